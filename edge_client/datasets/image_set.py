@@ -1,7 +1,4 @@
-"""The form of every image data set: labelled images to train on and to test on.
-
-A data set is one file with a ``load`` function and one line in `edge_client.datasets.registry`.
-"""
+"""The form of every image data set: labelled images to train on and to test on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,10 +17,7 @@ from models.tasks.image_classification import LabelledImages
 class CoarseLabels:
     """The coarser class of every image, where a data set has two levels.
 
-    Attributes:
-        train: Those of the training images, int64, shape ``(images,)``.
-        test: Those of the test images, int64, shape ``(images,)``.
-        names: Coarse classes in order of their numbers.
+    ``train`` and ``test`` are int64, shape ``(images,)``; ``names`` are in order of the labels.
     """
 
     train: Tensor
@@ -35,12 +29,8 @@ class CoarseLabels:
 class ImageSet:
     """One image data set.
 
-    Attributes:
-        train: Images to train on.
-        test: Images that are scored and never trained on.
-        class_names: Classes in order of their numbers.
-        coarse: Coarser classes; None where there is one level.
-        notes: Notes that a reader of figures must know, one line each.
+    ``class_names`` are in order of their numbers, and ``coarse`` is None if there is one level. The
+    ``notes`` are what a reader of figures must know, one line each.
     """
 
     train: LabelledImages
@@ -56,15 +46,10 @@ ImageLoader = Callable[[Path | None], ImageSet]
 def labelled(
     pixels: NDArray[np.uint8], labels: NDArray[np.int64], class_count: int, source: Path
 ) -> LabelledImages:
-    """Return images with their labels, checked against each other.
-
-    Args:
-        pixels: Shape ``(images, height, width, channels)``.
-        labels: Shape ``(images,)``.
-        class_count: Labels must be below it.
+    """Return images, shape ``(images, height, width, channels)``, checked against their labels.
 
     Raises:
-        DatasetError: If their numbers differ, or a label is out of range.
+        DatasetError: If their numbers differ, or a label is not in [0, ``class_count``).
     """
     if len(pixels) != len(labels):
         raise DatasetError(

@@ -51,12 +51,7 @@ _Callback = ctypes.CFUNCTYPE(
 
 @dataclass(frozen=True)
 class SpokenByEspeak:
-    """A sentence spoken when it is read; the same sentence is the same bits every time.
-
-    Attributes:
-        voice: An espeak-ng voice, such as ``en-us+f3``.
-        words: The sentence.
-    """
+    """A sentence spoken when it is read by a voice such as ``en-us+f3``; always the same bits."""
 
     voice: str
     words: str
@@ -88,7 +83,7 @@ class SpokenByEspeak:
 
 
 def load(path: Path | None) -> list[Recording]:
-    """List the embedded recordings; ``path`` is not needed and not looked at.
+    """List the embedded recordings; ``path`` is ignored.
 
     Raises:
         DatasetError: If the extra is missing.
@@ -98,7 +93,7 @@ def load(path: Path | None) -> list[Recording]:
 
 
 def load_one(path: Path | None) -> list[Recording]:
-    """List the embedded recordings of a single voice; ``path`` is not looked at.
+    """List the embedded recordings of a single voice; ``path`` is ignored.
 
     Raises:
         DatasetError: If the extra is missing.
