@@ -39,13 +39,9 @@ class ClientSettingsError(ValueError):
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a device works and what it keeps.
+    """When a device works, which of its text is kept, and for how long training stays in memory.
 
-    Attributes:
-        policy: When the device may work.
-        text: The part of the device's own text that is kept.
-        keep_warm_s: Seconds that the training process stays in memory after a round (about
-            250 MB); 0 ends it at once.
+    ``keep_warm_s`` is seconds after a round (about 250 MB); 0 ends the training process at once.
     """
 
     policy: PolicySettings = PolicySettings()
