@@ -53,11 +53,7 @@ class Optimiser:
         self.gradient_clipping_norm = training.gradient_clipping_norm
 
     def fresh(self, training: TrainingSettings) -> Self:
-        """Return an optimiser of the same parameters that has not stepped yet.
-
-        Args:
-            training: Its settings, which may have another step size and nothing else that is new.
-        """
+        """Return an unstepped optimiser of the same parameters; only its step size may be new."""
         other = copy.copy(self)
         other._states = {name: {} for name in self._parameters}
         other._trainings = self._by_scale(training)

@@ -64,13 +64,9 @@ def pem_certificate(der: bytes) -> bytes:
 async def enrol(
     address: str, ca_certificate: bytes, token: bytes, requests: wire.SigningRequests
 ) -> wire.EnrolResponse:
-    """Exchange an invite's token and three signing requests for certificates.
+    """Exchange an invite's 16-byte token and a signing request for each key for certificates.
 
-    Args:
-        address: ``host:port`` of the enrolment listener.
-        ca_certificate: The federation's CA, DER; the only root that is trusted.
-        token: 16 bytes.
-        requests: One signing request for each of the device's keys.
+    ``address`` is the enrolment listener's ``host:port``; the CA, DER, is the only trusted root.
 
     Raises:
         RefusedError: If the coordinator refuses the token, the version or the requests.
@@ -95,13 +91,9 @@ class Transport:
     def __init__(
         self, address: str, ca_certificate: bytes, tls_key: bytes, tls_certificate: bytes
     ) -> None:
-        """Prepare a channel.
+        """Prepare a channel to the device listener at ``host:port``.
 
-        Args:
-            address: ``host:port`` of the device listener.
-            ca_certificate: The federation's CA, DER; the only root that is trusted.
-            tls_key: The device's TLS key, PEM.
-            tls_certificate: Its certificate, PEM.
+        The CA, DER, is the only trusted root; the device's TLS key and certificate are PEM.
         """
         credentials = grpc.ssl_channel_credentials(
             pem_certificate(ca_certificate), tls_key, tls_certificate
@@ -140,10 +132,7 @@ class Transport:
     ) -> None:
         """Write one sealed part of the model to ``target``, going on where the file ends.
 
-        Args:
-            lease: The client whose model it is.
-            total_bytes: Its size, as the lease says.
-            base_sha256: The release that it is to lead from; empty for a whole one.
+        ``base_sha256`` is the release that it is to lead from; empty for a whole one.
         """
         have = target.stat().st_size if target.exists() else 0
         request = wire.FetchModelRequest(
@@ -174,10 +163,9 @@ class Transport:
     async def upload(
         self, nonce: bytes, message_id: bytes, sealed: Path, count: Callable[[int], None]
     ) -> None:
-        """Send the part of a sealed update that the coordinator lacks.
+        """Send what the coordinator lacks of a sealed update.
 
-        Args:
-            count: Told how many bytes were handed to the connection, also if it breaks.
+        ``count`` receives the bytes handed to the connection, also if it breaks.
         """
         total = sealed.stat().st_size
         request = wire.OpenUploadRequest(
@@ -203,11 +191,7 @@ class Transport:
             await self._stub.CommitUpload(request, timeout=4 * CALL_TIMEOUT_S)
 
     async def send_embedding(self, nonce: bytes, sealed: bytes) -> None:
-        """Return what a plan to fit asked for; repeats get the same answer.
-
-        Args:
-            sealed: The embedding; empty under a plan of kind ``fit_personal``.
-        """
+        """Return a fitted embedding, empty for ``fit_personal``; repeats get the same answer."""
         request = wire.SendEmbeddingRequest(lease_nonce=nonce, sealed=sealed)
         with _failures():
             await self._stub.SendEmbedding(request, timeout=CALL_TIMEOUT_S)
@@ -261,8 +245,7 @@ def chunk_data(message: bytes) -> memoryview:
 def encoded_chunks(file: RawIOBase | BufferedIOBase, nonce: bytes, offset: int) -> Iterator[bytes]:
     """Yield the rest of a file as encoded ``UploadChunk`` messages; the first names the lease.
 
-    Args:
-        file: The sealed update; best opened without a buffer of its own.
+    The file is best opened without a buffer of its own.
     """
     head = wire.UploadChunk(lease_nonce=nonce, offset=offset).SerializeToString()
     memory = memoryview(bytearray(PREFIX_BYTES + PIECE_BYTES))
