@@ -32,9 +32,9 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
     """Return the lease's plan if this device runs it.
 
     Raises:
-        PlanRefusedError: If the plan cannot be read, asks for a removed setting, describes another
-            model than this device would build, lies below the floor, or exceeds the bytes left
-            today.
+        PlanRefusedError: If the plan is unreadable, asks for a removed setting, describes another
+            model than this device would build, lies below the floor, or exceeds today's remaining
+            bytes.
     """
     try:
         plan = decode_plan(lease.plan)

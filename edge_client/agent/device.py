@@ -13,8 +13,7 @@ from edge_client.owner.traffic import Traffic
 class Device:
     """Everything that stays the same from lease to lease.
 
-    The name was given at enrolment, and ``compute`` is ``auto``, ``cpu`` or ``cuda``. The
-    passphrase opens the key files; it is None if they are not encrypted.
+    ``compute`` is ``auto``, ``cpu`` or ``cuda``; the passphrase is None for unencrypted key files.
     """
 
     folder: DeviceFolder

@@ -34,10 +34,7 @@ _PLAN = frozenset(
 
 @dataclass(frozen=True)
 class NotServed:
-    """The reason why a lease was not served: one line for the device's owner.
-
-    The coordinator received the stable snake_case ``code``.
-    """
+    """The reason for no service: a stable code for the coordinator, a line for the owner."""
 
     code: str
     reason: str

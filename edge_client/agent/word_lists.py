@@ -23,8 +23,7 @@ async def ensure_word_list(
     """Fetch a list that is neither shipped nor stored; ``coordinator`` is its software's version.
 
     Raises:
-        PlanRefusedError: If the shipped list of that name differs, or the fetched one's digest
-            does.
+        PlanRefusedError: If the shipped list of that name differs, or the fetched one's digest.
         RefusedError: If the coordinator does not serve the list.
         UnreachableError: If it cannot be reached.
     """

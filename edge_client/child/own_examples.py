@@ -113,10 +113,7 @@ class OwnWords:
 
 @dataclass(frozen=True)
 class OwnCharacters:
-    """A person's text letter by letter, blanks between texts: int64, shape ``(characters,)``.
-
-    Runs of white space become one blank.
-    """
+    """A person's text letter by letter, white space as single blanks: int64 ``(characters,)``."""
 
     text: OwnText
 
@@ -172,8 +169,7 @@ class OwnRecordings:
         """Find a folder's WAV or FLAC files, each beside a text file of its name.
 
         Raises:
-            DatasetError: If there is none, a file is damaged or lacks its other half, a clip is too
-                short or too long, or a text cannot be spoken.
+            DatasetError: If there is none, or a file is damaged, unpaired or unfit for the voice.
         """
         found = load_speech("recordings", data, clip_settings=voice.clips, text_settings=voice.text)
         return cls(found.clips, voice)
@@ -198,8 +194,7 @@ class OwnRecordings:
 def read_images(path: Path) -> LabelledImages:
     """Read labelled images from an ``.npz`` file, oldest first; nothing is unpickled.
 
-    ``pixels`` is uint8, ``(images, height, width, channels)``; ``labels`` are integers,
-    ``(images,)``.
+    ``pixels`` is uint8 ``(images, height, width, channels)``, ``labels`` integers ``(images,)``.
 
     Raises:
         DatasetError: If the file is missing or damaged, or does not hold such arrays.

@@ -1,10 +1,9 @@
 """Turn a device's own text into the word streams that a plan trains and scores on.
 
 `edge_client.datasets.text_set.split_in_order` splits it, so a device and a simulation of it train
-on the same text. The newest fifth is held out and read by plans of kind ``evaluate`` only.
-
-Where the plan hides single sentences (``example_privacy``), a cut by position would break the
-promise, as one more sentence moves others across it. There, a sentence's own words decide.
+on the same text. The newest fifth is held out and read by plans of kind ``evaluate`` only. Where
+the plan hides single sentences (``example_privacy``), a cut by position would break the promise, as
+one more sentence moves others across it. There, a sentence's own words decide.
 """
 
 import hashlib
@@ -52,8 +51,7 @@ class OwnText:
             data: A JSONL file (`edge_client.owner.typed_text`), to which the limits apply; or,
                 whole, a folder of text files, a text file, or a gzipped JSONL file.
             now: Seconds since 1970 UTC.
-            each_alone: Hold out sentence by sentence, so that one more changes nothing about the
-                others.
+            each_alone: Hold out by sentence, so that one more changes nothing about the others.
 
         Raises:
             DatasetError: If the text cannot be read.

@@ -1,8 +1,7 @@
 """Write the device's own part of the model into a signed file that its owner may hand over.
 
-Nothing else lets a personal part leave its device, and this sends nothing: the file
-(`models.plan.published_part`) is owner-only. The job comes on standard input, since a process list
-would show a passphrase among the arguments.
+Nothing else lets a personal part leave its device, and this sends nothing. The file
+(`models.plan.published_part`) is owner-only. The job, with its passphrase, comes on standard input.
 """
 
 import sys

@@ -229,10 +229,7 @@ class _Work:
 
 
 def _spending_after(plan: Plan, folder: DeviceFolder) -> ExampleSpending | None:
-    """Return the text's spending after the round; None without example privacy.
-
-    Raise ExampleBudgetError if that is more than the device's owner allows.
-    """
+    """Return the text's spending after the round; refuse one over the owner's budget."""
     privacy = plan.training.example_privacy
     if privacy is None:
         return None

@@ -15,10 +15,7 @@ from models.tasks.image_classification import LabelledImages
 
 @dataclass(frozen=True)
 class CoarseLabels:
-    """The coarser class of every image, where a data set has two levels.
-
-    ``train`` and ``test`` are int64, shape ``(images,)``; ``names`` are in order of the labels.
-    """
+    """Coarse labels, int64 ``(images,)``, and their names in order, where a set has two levels."""
 
     train: Tensor
     test: Tensor
@@ -27,10 +24,9 @@ class CoarseLabels:
 
 @dataclass(frozen=True)
 class ImageSet:
-    """One image data set.
+    """One image data set; ``class_names`` are in order, and ``coarse`` is None for one level.
 
-    ``class_names`` are in order of their numbers, and ``coarse`` is None if there is one level. The
-    ``notes`` are what a reader of figures must know, one line each.
+    The ``notes`` are what a reader of figures must know, one line each.
     """
 
     train: LabelledImages

@@ -118,8 +118,6 @@ def load_speech(
 ) -> SpeechSet:
     """Load a speech set, every recording checked by its header; ``espeak`` needs no path.
 
-    The ``text_settings`` decide what becomes of signs without a reading.
-
     Raises:
         DatasetError: If the name is unknown or the set cannot be loaded.
     """

@@ -53,7 +53,7 @@ class SoundSource(Protocol):
 
 @dataclass(frozen=True)
 class SoundFile:
-    """One file, or one member of an archive: its name for errors as ``path``, its bytes."""
+    """One file, or one member of an archive with its bytes; errors call it by its ``path``."""
 
     path: Path
     content: bytes | None = None

@@ -11,9 +11,7 @@ from models.tasks.vocoding import cut_segments
 
 
 def sound_segments(clips: Iterable[Clip], model: VocoderSettings) -> Tensor:
-    """Return clips' segments in order, float32, shape ``(segments, segment_size)``.
-
-    No segment reaches into two clips.
+    """Return segments, none across two clips, in order: float32 ``(segments, segment_size)``.
 
     Raises:
         DatasetError: If a clip is damaged, silent, not finite, too short or too long.

@@ -1,7 +1,4 @@
-"""The form of every speech data set: clips with the words that are said in them, by speaker.
-
-Sound stays on disk until a clip is read.
-"""
+"""The form of every speech data set: clips by speaker, whose sound stays on disk until read."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -25,10 +22,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class Recording:
-    """One recording of a data set, with a name unique there and its words as they are written.
-
-    ``is_test`` says whether the set's publishers keep it for testing.
-    """
+    """One recording, its name unique in the set; ``is_test`` if the publishers test on it."""
 
     name: str
     speaker: str
@@ -39,10 +33,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Clip:
-    """One recording that can be trained on; its name is unique in the set.
-
-    ``text`` holds the words as a voice reads them (`models.text.spoken_text`).
-    """
+    """One recording to train on; ``text`` is as a voice reads it (`models.text.spoken_text`)."""
 
     name: str
     speaker: str
@@ -58,7 +49,7 @@ class SpeechSet:
         clips: Clips to train on, in the set's order; where ``test`` is empty, also to hold out from
             (`simulation.population.deal_speech.hold_out`).
         test: Clips that the set's publishers keep for testing; often none.
-        notes: What a reader of figures must know, one line each.
+        notes: Notes that a reader of figures must know, one line each.
     """
 
     clips: tuple[Clip, ...]
@@ -106,9 +97,7 @@ def gather(
 
 
 def read_clip(clip: Clip, settings: ClipSettings, *, sample_rate_hz: int) -> Tensor:
-    """Return a clip at one loudness, without silence around it: float32, shape ``(samples,)``.
-
-    It has one channel and is resampled to ``sample_rate_hz``.
+    """Return a clip as one resampled channel at one loudness, silence cut: float32 ``(samples,)``.
 
     Raises:
         DatasetError: If the sound is damaged, not finite, silent, too short or too long.

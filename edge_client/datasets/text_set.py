@@ -29,7 +29,7 @@ class FederatedText:
         valid: Sentences for choosing settings and the best round.
         test: Sentences scored once, at the end.
         has_users: Whether users are persons, roles or topics; else the set is dealt at random.
-        notes: What was left out and why, one line each, for the run's report.
+        notes: Things left out and why, one line each, for the run's report.
     """
 
     train: UserText

@@ -16,10 +16,7 @@ from models.tasks.registry import Task
 
 
 class Descent:
-    """Training of one network on one client's examples; a method may do so in several phases.
-
-    The ``generator`` draws the order of the examples, one epoch after the other.
-    """
+    """Training of one network on one client's examples, in an order drawn anew for each epoch."""
 
     def __init__(
         self,

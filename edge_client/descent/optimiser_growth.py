@@ -12,10 +12,7 @@ from models.vector.schema import Role, Schema
 
 
 def grow_optimiser_state(state: OptimiserState, plan: Plan) -> OptimiserState:
-    """Return a state of an earlier growth stage with zeros for the layers that the model got since.
-
-    The lengths of its vectors say which stage it is of, up to the plan's own.
-    """
+    """Return a state of this or an earlier growth stage, with zeros for the layers since."""
     after = _stepped_schema(plan)
     for staged in earlier_stages(plan):
         before = _stepped_schema(staged)

@@ -27,8 +27,7 @@ class DeviceFolderError(Exception):
 class Enrolment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The federation that a device belongs to, and the device's name there.
 
-    ``run`` is 32 hex digits, ``device_address`` the ``host:port`` of the coordinator's device
-    listener, and ``ca_certificate`` DER.
+    ``run`` is 32 hex digits, ``device_address`` ``host:port``, and ``ca_certificate`` DER.
     """
 
     client_name: str
@@ -45,10 +44,9 @@ class CoordinatorKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class DeviceFolder:
-    """The parts of a device folder.
+    """The parts of a device folder; ``personal`` and ``example_ledger`` are never sent.
 
-    ``work`` is worthless after a restart, and ``word_lists`` are public lists by digest. The
-    ``example_ledger`` (the cost of example-level privacy) and ``personal`` are never sent. ``held``
+    ``work`` is worthless after a restart, and ``word_lists`` are public lists by digest. ``held``
     has the last release, where the next may come as what changed since.
     """
 

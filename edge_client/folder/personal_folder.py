@@ -13,10 +13,7 @@ from privacy.foundation.atomic_files import sync_folder
 
 
 class PersonalFolder:
-    """A folder with at most one personal state that counts and one that waits.
-
-    ``current`` is missing before the first acknowledged round.
-    """
+    """At most one state that counts, from the first acknowledged round on, and one that waits."""
 
     def __init__(self, path: Path) -> None:
         """Use a folder; it is made, owner-only, when a state is to wait in it."""

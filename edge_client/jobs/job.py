@@ -14,7 +14,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     Attributes:
         device_folder: The device's folder, which holds its identity.
         plan: Plan as JSON bytes.
-        client_name: Name given at enrolment.
         round_number: Round, from 1.
         slot: The client's place in the cohort, from 0.
         lease_nonce: 16 bytes that bind the answer to the lease.
@@ -60,8 +59,7 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Fitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The news that a model was fitted; 16 random bytes name its waiting personal part.
 
-    If ``is_sealed``, they also name a sealed embedding at the job's path; else nothing is to be
-    sent.
+    If ``is_sealed``, they also name a sealed embedding at the job's path, which is to be sent.
     """
 
     message_id: bytes
@@ -71,8 +69,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Evaluated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The model's right answers on the device's held-out text, counted in target tokens.
 
-    ``log_loss_sum`` is negative log-likelihood in nats; hits are among the first 1 or 3
-    suggestions.
+    ``log_loss_sum`` is in nats; hits are among the first 1 or 3 suggestions.
     """
 
     token_count: int
@@ -82,10 +79,7 @@ class Evaluated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The reason why the job could not be done, one line without any of the device's data.
-
-    ``code`` is stable snake_case.
-    """
+    """A job's failure: a stable snake_case code, and a line without any of the device's data."""
 
     code: str
     reason: str

@@ -27,10 +27,7 @@ class Trainer(Protocol):
 
 
 class ChildTrainer:
-    """A trainer that does each job in a child process.
-
-    An idle child stays in memory for ``keep_warm_s`` seconds; 0 ends it after each job.
-    """
+    """A trainer in a child process, which stays ``keep_warm_s`` seconds in memory when idle."""
 
     def __init__(self, keep_warm_s: float = 0.0) -> None:
         if not keep_warm_s >= 0:

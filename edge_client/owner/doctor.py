@@ -37,10 +37,7 @@ class Finding:
 async def examine(
     folder: DeviceFolder, *, now: float, passphrase: bytes | None = None
 ) -> list[Finding]:
-    """Return a finding for each thing a device needs; ``now`` is seconds since 1970 UTC.
-
-    The passphrase opens the key files; it is None if they are not encrypted.
-    """
+    """Return a finding for each thing a device needs; ``now`` is seconds since 1970 UTC."""
     local: list[tuple[str, Callable[[], str]]] = [
         ("enrolment", lambda: f"enrolled as {folder.enrolment().client_name}"),
         ("certificates", lambda: _certificates(folder, now, passphrase)),

@@ -60,8 +60,7 @@ def check_budget(epsilon: float, budget: ExampleBudget) -> None:
     """Check what will have been spent after a round against what the owner allows.
 
     Raises:
-        ExampleBudgetError: If it is more. Says nothing of how much was spent: the coordinator is
-            told this reason.
+        ExampleBudgetError: If it is more; not by how much, since the coordinator reads it.
     """
     if not epsilon <= budget.epsilon:
         raise ExampleBudgetError(

@@ -168,10 +168,7 @@ def read_floor(path: Path) -> Floor:
 
 
 def write_starting_floor(path: Path, *, accepts_no_guarantee: bool = False) -> None:
-    """Write a floor for the owner to raise, owner-only, unless there is one already.
-
-    ``accepts_no_guarantee`` also lets it accept noise modes that promise nothing.
-    """
+    """Write a floor, owner-only, unless one is there; with modes of no guarantee if asked for."""
     if not path.exists():
         modes = _ANY_MODE if accepts_no_guarantee else _GUARANTEED
         write_atomically(path, _STARTING_FLOOR.format(modes=modes).encode())

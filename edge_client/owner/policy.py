@@ -1,8 +1,8 @@
 """When a device works for the federation: only when its owner does not notice.
 
-The decision is a function of settings, sensors and the time, without waiting: the agent asks again
-after the seconds that a refusal names. A sensor that does not know is never passed over in
-silence: `PolicySettings.unknown` says what it counts as, and the verdict names it.
+The decision is a function of settings, sensors and the time: the agent asks again after the seconds
+that a refusal names. `PolicySettings.unknown` says what a sensor that does not know counts as, and
+the verdict names it.
 """
 
 import re
@@ -98,10 +98,7 @@ def decide(policy: PolicySettings, sensors: Sensors, now: float) -> Verdict:
 
 
 def seconds_until_open(window: str, now: float) -> float:
-    """Return 0 inside a time window, else the seconds until it opens by the local clock.
-
-    A change of the clock in between shifts this by its hour, until the next call.
-    """
+    """Return 0 inside a time window, else seconds until it opens; a clock change shifts it."""
     start, end = window_minutes(window)
     local = time.localtime(now)
     minute = local.tm_hour * 60 + local.tm_min

@@ -22,10 +22,7 @@ _METERED_LINKS = ("wwan", "ppp", "rmnet", "wwp")
 
 @dataclass(frozen=True)
 class Reading:
-    """The sensors' readings now; None where one cannot know.
-
-    ``battery_percent`` is 0 to 100, and ``temperature_c`` the highest inside, in degrees Celsius.
-    """
+    """Readings, None if unknown: charge 0 to 100, highest temperature in degrees Celsius."""
 
     is_charging: bool | None = None
     is_idle: bool | None = None

@@ -39,9 +39,9 @@ class ClientSettingsError(ValueError):
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a device works, which of its text is kept, and for how long training stays in memory.
+    """The owner's rules for when a device works and which of its text is kept.
 
-    ``keep_warm_s`` is seconds after a round (about 250 MB); 0 ends the training process at once.
+    For ``keep_warm_s`` seconds after a round training stays in memory (about 250 MB); 0 ends it.
     """
 
     policy: PolicySettings = PolicySettings()

@@ -48,10 +48,7 @@ class GaussianProcessHalf:
         return {}
 
     def train(self, client: ClientRound) -> Learnt:
-        """Take ``inner_steps`` steps, each on all of the client's examples.
-
-        The plan's ``local_epochs`` and ``batch_size`` are not used.
-        """
+        """Take ``inner_steps`` steps on all examples, ignoring the plan's epochs and batch size."""
         descent = client.descent
         objective = PredictiveObjective(
             feature_task(descent.task, self._settings.method),

@@ -44,8 +44,7 @@ class ClientRound:
 class Learnt(NamedTuple):
     """The outcome of a client's training, beside what the network now holds.
 
-    ``mean_loss`` is in nats. ``extras`` are the tensors that the client keeps beside the model, on
-    the CPU: every one that ``extra_tensors`` lists.
+    ``mean_loss`` is in nats; ``extras``, on the CPU, are all that ``extra_tensors`` lists.
     """
 
     mean_loss: float
@@ -60,7 +59,7 @@ class ClientScoring:
         network: Holds the client's model: shared, generated and personal tensors.
         extras: The tensors that the client keeps beside the model, by name; not to be changed.
         training_examples: The client's own training examples; a method may look at them.
-        generator: Draws, for a method that predicts by sampling; the same in every round.
+        generator: Draws for a method that predicts by sampling; the same in every round.
         batch_size: Examples read side by side; changes the speed alone.
     """
 
@@ -108,8 +107,5 @@ class ScoresWords(Protocol):
     """A client half whose next words come from more than the network that it is given."""
 
     def word_scores(self, client: ClientScoring) -> WordScores:
-        """Lay the model that predicts into the network, and return what scores its words.
-
-        The client's ``examples`` are not read.
-        """
+        """Lay the predicting model into the network, and return what scores its words."""
         ...

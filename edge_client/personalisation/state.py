@@ -1,11 +1,9 @@
 """A client's own state between rounds: its personal tensors, and what a method adds.
 
-What compressing its last update lost is kept with them, where the plan feeds it back: it counts
-under the same condition, that the update was acknowledged.
-
-A state is one flat vector in the layout of ``StateLayout``, stored without pickle. A file of
-another model, method or layout is refused before its values are looked at. It never leaves the
-device.
+Where the plan feeds back what compressing its last update lost, that is kept too: it counts under
+the same condition, that the update was acknowledged. A state is one flat vector in the layout of
+``StateLayout``, without pickle. A file of another model, method or layout is refused before its
+values are looked at. It never leaves the device.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +34,8 @@ class PersonalState:
 
     Attributes:
         personal: The model's personal tensors, flat float32 in schema order.
-        extras: The tensors that the method keeps beside them, by name: float32, in their shapes.
-        residual: The loss of compressing the last update, flat float32 as it was sent, or None.
+        extras: The tensors that the method keeps beside them, by name: float32, own shapes.
+        residual: The loss of compressing the last update, flat float32 as what is sent, or None.
     """
 
     personal: Tensor
@@ -49,8 +47,7 @@ class PersonalState:
 class StateLayout:
     """The layout of a client's state under one model and method; each part may be empty.
 
-    ``extras`` are what the method keeps beside the personal tensors. ``residual``, the loss of
-    compression, is laid out as what is sent.
+    ``residual``, the loss of compression, is laid out as what is sent.
     """
 
     personal: Schema

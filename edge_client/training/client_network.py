@@ -1,8 +1,7 @@
 """Lay one client's model into the network that trains and scores all of them.
 
 On a processor, received tensors lie in the memory of the update and personal ones in that of the
-client's next state: training writes there, and reading back copies nothing. An accelerator has its
-own layout for both.
+client's next state, so reading back copies nothing. An accelerator has its own layout for both.
 """
 
 import torch

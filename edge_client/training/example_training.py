@@ -75,10 +75,7 @@ class ExampleTraining:
         return examples * self._training.bptt_steps
 
     def descend(self, optimiser: Optimiser, stream: Tensor, draws: SecretDraws) -> float:
-        """Run every step of a round on a person's text, int64, shape ``(tokens,)``.
-
-        Return the mean loss in nats over the examples as they were drawn; NaN if none was.
-        """
+        """Run a round on int64 ``(tokens,)``; return the mean loss in nats, NaN if none drawn."""
         self._network.train()
         longest = self._network.context_size or self._training.bptt_steps
         edges = sentence_edges(stream, min(longest, self._training.bptt_steps))

@@ -69,7 +69,6 @@ class LocalTrainer:
     """A trainer of client after client on one device, with one network for all of them.
 
     A client leaves nothing behind for the next: parameters, state and draws are set anew.
-    ``layout`` is that of a client's personal state.
     """
 
     def __init__(
@@ -82,8 +81,7 @@ class LocalTrainer:
         """Build the plan's network; only tests give ``keys`` of secret draws.
 
         Raises:
-            ValueError: If the plan names an unknown task, or its model lacks a part that its method
-                needs.
+            ValueError: If the plan's task is unknown, or its model lacks a part for its method.
         """
         self._plan = plan
         self._device = torch.device(device)
@@ -119,16 +117,14 @@ class LocalTrainer:
         """Train one client's round.
 
         Args:
-            parameters: Flat float32 in the layout of ``models.plan.plan.download_schema``; not
-                changed.
+            parameters: Flat float32 as ``models.plan.plan.download_schema`` says; not changed.
             examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
             round_number: Round, from 1.
             optimiser_state: That of this client's last round; read only where the plan keeps it.
             personal: The state of this client's last round; None before its first.
             into: Memory that the update may be written to, in the layout of
                 ``models.plan.plan.upload_schema``; the result says where it lies.
-            clipping_norm: This round's, where it changes and the plan has the first's; else the
-                plan's.
+            clipping_norm: This round's, if it changes from round to round; else the plan's.
 
         Raises:
             UnusableExamplesError: If the examples cannot be trained on.
@@ -212,8 +208,7 @@ class LocalTrainer:
     ) -> Counts:
         """Score one client's own model on its own held-out examples, in float32.
 
-        Parameters and ``personal`` are as in ``train``. A method may look at ``training_examples``,
-        and ``batch_size`` changes the speed alone.
+        Parameters and ``personal`` are as in ``train``; ``batch_size`` changes the speed alone.
 
         Raises:
             UnusableExamplesError: If the examples are not the network's.

@@ -111,19 +111,14 @@ class NewClientFit:
         settings: EmbeddingFitSettings,
         after_epoch: Callable[[int, Fitted], None] | None = None,
     ) -> Tensor | None:
-        """Fit one client's model, and return its embedding where the method has one.
+        """Fit one client's model; return its embedding, ``(embedding_size,)``, if it has one.
 
         Args:
-            released: Flat float32 in the layout of ``models.plan.plan.released_schema``; not
-            changed. examples: The client's, to train on.
+            released: Flat float32 as ``models.plan.plan.released_schema`` says; not changed.
             client_name: The seed of the client's first embedding and of the order of its examples.
-            settings: Epochs, and how the embedding starts and steps; everything else steps as in a
-                round.
+            settings: Epochs, and how the embedding starts and steps; the rest steps as in a round.
             after_epoch: Called with the epoch's number, from 0 for the model before any fitting,
                 and the model after it; a start is chosen in the first epoch.
-
-        Returns:
-            The embedding, float32, shape ``(embedding_size,)``; None where there is none.
 
         Raises:
             DivergedFitError: If the embedding leaves the finite numbers.
@@ -268,9 +263,9 @@ class _OneFit:
     def _descent(self, epoch: int) -> tuple[Descent, Optimiser]:
         """Lay the client's model into the network, and return what trains it for one epoch.
 
-        The network's optimiser persists: with one batch an epoch, Adam would otherwise take nothing
-        but first steps, all of full size. A model beside the network (Ditto's, pFedMe's) begins its
-        own anew.
+        The network's optimiser persists: with one batch an epoch, Adam would otherwise take only
+        first steps, of full size. A model beside the network (Ditto's, pFedMe's) begins its own
+        anew.
         """
         fit, client = self._fit, self._client
         client.load(self._received, self._personal.personal)

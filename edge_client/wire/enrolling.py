@@ -31,8 +31,8 @@ async def enrol_device(
     passphrase, which encrypts the key files, the same in every call. ``now`` is in Unix seconds.
 
     Raises:
-        DeviceFolderError: If the folder belongs to another federation or device than the invite, or
-            an agent runs on it.
+        DeviceFolderError: If the folder is another federation's or device's, or an agent runs on
+            it.
         KeyFileError: If keys that lie in the folder need another passphrase.
         RefusedError: If the coordinator refuses the token, the version or the requests.
         UnreachableError: If the coordinator cannot be reached.

@@ -26,10 +26,7 @@ FATAL_CODES = frozenset(
 
 
 class RefusedError(Exception):
-    """Raised when the coordinator refuses a call, with its reason in one line.
-
-    ``code`` is the value of a ``RefusalCode``; a newer coordinator may send others.
-    """
+    """Raised when the coordinator refuses; a newer one may send codes beyond ``RefusalCode``."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(f"the coordinator refused ({code}): {reason}")

@@ -1,8 +1,7 @@
 """Speak to the coordinator: one mutual-TLS channel, and each call of the wire as one coroutine.
 
-Every failure is one of two: a refusal with the coordinator's code, or an unreachable coordinator.
-Bytes go to and from files in pieces of 1 MiB or little more, so a model never lies in the agent's
-memory whole.
+Every failure is a refusal with the coordinator's code, or an unreachable coordinator. Bytes travel
+in pieces of about 1 MiB, so a model never lies in the agent's memory whole.
 """
 
 import base64
@@ -82,10 +81,10 @@ async def enrol(
 
 
 class Transport:
-    """One channel to the device listener.
+    """One channel to the device listener, an asynchronous context manager.
 
-    Use it as an asynchronous context manager. All methods raise ``RefusedError`` where the
-    coordinator answers no, and ``UnreachableError`` where it does not answer.
+    All methods raise ``RefusedError`` where the coordinator answers no, and ``UnreachableError``
+    where it does not answer.
     """
 
     def __init__(
@@ -163,10 +162,7 @@ class Transport:
     async def upload(
         self, nonce: bytes, message_id: bytes, sealed: Path, count: Callable[[int], None]
     ) -> None:
-        """Send what the coordinator lacks of a sealed update.
-
-        ``count`` receives the bytes handed to the connection, also if it breaks.
-        """
+        """Send the lacking part; ``count`` gets the bytes sent, even if the connection breaks."""
         total = sealed.stat().st_size
         request = wire.OpenUploadRequest(
             lease_nonce=nonce, message_id=message_id, total_bytes=total
@@ -243,10 +239,7 @@ def chunk_data(message: bytes) -> memoryview:
 
 
 def encoded_chunks(file: RawIOBase | BufferedIOBase, nonce: bytes, offset: int) -> Iterator[bytes]:
-    """Yield the rest of a file as encoded ``UploadChunk`` messages; the first names the lease.
-
-    The file is best opened without a buffer of its own.
-    """
+    """Yield the rest of an unbuffered file as ``UploadChunk``; the first one names the lease."""
     head = wire.UploadChunk(lease_nonce=nonce, offset=offset).SerializeToString()
     memory = memoryview(bytearray(PREFIX_BYTES + PIECE_BYTES))
     wanted = PIECE_BYTES if offset else len(memory)

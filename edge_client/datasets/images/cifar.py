@@ -29,7 +29,7 @@ _LOSSY = "images were re-encoded as JPEG: compare figures with each other only"
 
 
 class _Layout(NamedTuple):
-    """How one of the two sets is published: file names, and keys in the official files.
+    """The published form of one of the two sets: file names, and keys in the official files.
 
     ``name`` is that in the registry and of the folder with sheets, ``folder`` what the official
     archive unpacks to. ``coarse_count`` is 0 if there are no coarse classes.

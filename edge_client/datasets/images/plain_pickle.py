@@ -34,8 +34,7 @@ def read_plain_pickle(path: Path) -> dict[bytes, object]:
     """Return the dictionary in a pickle; strings of Python 2 are bytes.
 
     Raises:
-        DatasetError: If the file is unreadable, cut short, no such pickle, or names more than
-            arrays.
+        DatasetError: If it is unreadable, cut short, no such pickle, or names more than arrays.
     """
     try:
         if path.stat().st_size > LARGEST_BYTES:

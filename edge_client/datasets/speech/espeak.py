@@ -1,8 +1,8 @@
 """The embedded voices: English spoken on the spot by espeak-ng, in this process.
 
-Needs the extra ``speech-demo``. The package `espeakng_loader` brings espeak-ng's library and data,
-which are under GPL-3: they are loaded when a sentence is to be spoken, and nothing else here needs
-them. Each voice is a speaker, and reads sentences of its own.
+Needs the extra ``speech-demo``. The package `espeakng_loader` brings espeak-ng's library and data
+under GPL-3, which are loaded only when a sentence is to be spoken. Each voice is a speaker, and
+reads sentences of its own.
 
 References:
     https://github.com/espeak-ng/espeak-ng: ``speak_lib.h``, version 1.52.

@@ -53,10 +53,7 @@ _BOT_REPEATED_SHARE = 0.5
 
 
 class _Message(msgspec.Struct, frozen=True):
-    """One message, with its part of the official split.
-
-    ``day`` is a date such as ``2004-12-25``; empty if the order of the lines says it.
-    """
+    """One message; its ``day``, as ``2004-12-25``, is empty if the order of lines says it."""
 
     split: _Split
     user: str
