@@ -226,11 +226,7 @@ def _told(ended: Ended | None) -> int:
 
 
 async def _until_stopped(agent: Agent, *, once: bool) -> Ended | None:
-    """Run the agent; SIGTERM and Ctrl-C end it, and with it its training process.
-
-    Returns:
-        How it ended by itself, or None if it was stopped.
-    """
+    """Run the agent until it ends, or until SIGTERM or Ctrl-C; return None if it was stopped."""
     running = asyncio.ensure_future(agent.run(once=once))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)

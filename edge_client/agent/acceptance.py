@@ -21,11 +21,7 @@ _SEALING_BYTES = 64 << 10
 
 
 class PlanRefusedError(Exception):
-    """Raised when this device will not run a plan.
-
-    Attributes:
-        code: Stable snake_case code, told to the coordinator.
-    """
+    """Raised when this device will not run a plan; the coordinator receives the stable ``code``."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(reason)
@@ -36,9 +32,9 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
     """Return the lease's plan if this device runs it.
 
     Raises:
-        PlanRefusedError: If the plan cannot be read, asks for what was removed, describes another
-            model than this device would build, lies below the floor, or moves more bytes than are
-            left today.
+        PlanRefusedError: If the plan is unreadable, asks for a removed setting, describes another
+            model than this device would build, lies below the floor, or exceeds today's remaining
+            bytes.
     """
     try:
         plan = decode_plan(lease.plan)

@@ -1,8 +1,7 @@
 """The device agent: wait until the device allows it, check in, serve leases, come back.
 
-It runs for months on machines that nobody watches, so it holds little (no torch), writes its
-state atomically, and treats every failure as one of three: try again later, start the lease over,
-or stop and say what a person must do.
+It runs unattended for months, so it loads no torch and writes its state atomically. Every failure
+means one of three: try again later, start the lease over, or stop and say what a person must do.
 """
 
 import asyncio
@@ -47,14 +46,9 @@ class Agent:
         sensors: Sensors,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Prepare an agent.
+        """Prepare an agent for the listener at ``address``, which is ``host:port``.
 
-        Args:
-            device: The device's folder, data, floor and trainer.
-            address: ``host:port`` of the coordinator's device listener.
-            ca_certificate: The federation's CA, DER.
-            policy: When the device may work.
-            clock: Seconds since 1970 UTC.
+        The ``ca_certificate`` is DER, and the ``clock`` gives seconds since 1970 UTC.
         """
         self._device = device
         self._address = address

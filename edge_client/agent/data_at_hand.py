@@ -1,7 +1,4 @@
-"""Look whether a device has data at all, before it takes a place in a round.
-
-Only what costs nothing is looked at: what the task needs of the data is known with the plan.
-"""
+"""Check cheaply that a device has data, before it takes a place in a round and has the plan."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One device, as its agent sees it: its folder, its data, what its owner accepts and who trains."""
+"""One device as its agent sees it."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,15 +13,7 @@ from edge_client.owner.traffic import Traffic
 class Device:
     """Everything that stays the same from lease to lease.
 
-    Attributes:
-        folder: The device's folder.
-        client_name: Name given at enrolment.
-        data: The device's own data.
-        compute: ``auto``, ``cpu`` or ``cuda``.
-        floor: The least that the owner accepts.
-        trainer: Does the work.
-        traffic: Counts the day's bytes.
-        passphrase: Opens the key files; None where they are not encrypted.
+    ``compute`` is ``auto``, ``cpu`` or ``cuda``; the passphrase is None for unencrypted key files.
     """
 
     folder: DeviceFolder

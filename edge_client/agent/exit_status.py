@@ -1,7 +1,4 @@
-"""The exit status of ``sotto-client run --once``, and why a lease was not served.
-
-A device manager sees an exit status and one line; each status stands for one thing that it can do.
-"""
+"""The exit status of ``sotto-client run --once``: one for each thing a device manager can do."""
 
 from dataclasses import dataclass
 
@@ -37,12 +34,7 @@ _PLAN = frozenset(
 
 @dataclass(frozen=True)
 class NotServed:
-    """The reason why a device did not do what a lease asked for.
-
-    Attributes:
-        code: Stable snake_case code, which the coordinator was told.
-        reason: One line for the device's owner.
-    """
+    """The reason for no service: a stable code for the coordinator, a line for the owner."""
 
     code: str
     reason: str

@@ -1,7 +1,7 @@
 """Serve one lease: fetch the sealed model, have it trained, deliver the sealed update.
 
-Whatever breaks in between, the lease can be taken up again: a sealed update that waits in the
-outbox is sent as it is, and everything before it is made anew.
+After any interruption the lease can be resumed: a sealed update in the outbox is sent as it is, and
+everything before it is made anew.
 """
 
 import asyncio
@@ -59,10 +59,7 @@ HOPELESS_CODES = frozenset(
 
 
 async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -> NotServed | None:
-    """Do what a lease asks for, and return once the coordinator has the answer.
-
-    Returns:
-        None if it was done, else why not; the coordinator knows it too.
+    """Serve a lease until the coordinator has the answer; return None, or the reason if not served.
 
     Raises:
         UnreachableError: If the connection broke; check in again and go on.
@@ -108,10 +105,9 @@ async def _kept_for(lease: wire.Lease, device: Device, transport: Transport) -> 
 
 
 async def settle(kept: KeptUpdate, device: Device, transport: Transport) -> None:
-    """Ask whether what was sealed counts, if anything depends on it, and forget it.
+    """Ask whether a sealed update counts, where a state or embedding depends on it; forget it.
 
-    That is an embedding, or an update for which a personal state waits. This process or its
-    predecessor never heard; the same message gets the same answer.
+    The acknowledgement may have been lost. The same message gets the same answer.
 
     Raises:
         UnreachableError: If the connection broke; it can be asked again.
@@ -145,13 +141,9 @@ def _take_up_keys(lease: wire.Lease, device: Device) -> None:
 
 @dataclass(frozen=True)
 class _SealedModel:
-    """The files in which a sealed model lies.
+    """The files of a sealed model: everyone's part, this device's own, and the hypernetwork.
 
-    Attributes:
-        shared: Everyone's part.
-        generated: The part generated for this device alone; None where there is none.
-        hypernetwork: The hypernetwork that an embedding is fitted with; None under any other plan.
-        held_sha256: The release that everyone's part leads from; None where it is whole.
+    ``held_sha256`` is the release that everyone's part leads from; None if that part is whole.
     """
 
     shared: Path

@@ -1,9 +1,7 @@
 """Stay on one check-in stream: take leases as they are pushed, one at a time.
 
-A session ends when the coordinator ends the stream, the connection breaks, the device's policy no
-longer allows work, its certificates are due for renewal, or, with ``once``, one lease has been
-served. Only a lease that is ended takes work away. Another order waits until what is in hand was
-answered: that answer and the order travel apart, and may overtake each other.
+Only the end of a lease takes work away. Another order waits until the work in hand was answered:
+that answer and the order travel apart, and may overtake each other.
 """
 
 import asyncio
@@ -26,14 +24,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Ended:
-    """How a session ended.
+    """The end of a session, with the seconds to wait before the next check-in.
 
     Attributes:
-        retry_after_s: Seconds to wait before the next check-in.
         reason: ``finished`` when the run is over, ``served`` after one lease with ``once``,
             ``policy`` when the device is needed elsewhere, ``renewal`` when its certificates are
             due, else the coordinator's reason.
-        not_served: Why that one lease was not done; None if it was.
+        not_served: Why that one lease was not served; None if it was.
     """
 
     retry_after_s: float
@@ -58,11 +55,8 @@ class Session:
     ) -> Ended:
         """Serve leases until the session ends.
 
-        Args:
-            until_needed_elsewhere: Returns when the device's policy forbids further work; a lease
-                in hand is given up.
-            until_renewal: Returns when the device's certificates are due for renewal; a lease in
-                hand is served first.
+        When ``until_needed_elsewhere`` returns, a lease in hand is given up; when ``until_renewal``
+        returns, it is served first.
 
         Raises:
             RefusedError: If the coordinator refuses the check-in.

@@ -8,11 +8,7 @@ _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
 
 
 def older_side(coordinator: str) -> str:
-    """Return which side is older and what to do, as the end of a sentence.
-
-    Args:
-        coordinator: The version that a lease names; empty from a coordinator of before leases did.
-    """
+    """Return which side is older and what to do; ``coordinator`` is empty if a lease lacks it."""
     theirs, ours = _numbers(coordinator), _numbers(VERSION)
     if theirs == ours:
         return (

@@ -1,7 +1,4 @@
-"""Find the word list that a plan names: shipped with sotto, kept on the device, or fetched.
-
-Lists are public and found by their digest, so a device believes none that does not match.
-"""
+"""Find the word list that a plan names by its digest: shipped, on the device, or fetched."""
 
 import hashlib
 from pathlib import Path
@@ -23,14 +20,10 @@ from privacy.foundation.atomic_files import write_atomically
 async def ensure_word_list(
     wanted: VocabularySettings, folder: Path, transport: Transport, *, coordinator: str
 ) -> None:
-    """Fetch a list that is neither shipped nor kept.
-
-    Args:
-        coordinator: Version of its software, as the lease names it.
+    """Fetch a list that is neither shipped nor stored; ``coordinator`` is its software's version.
 
     Raises:
-        PlanRefusedError: If the shipped list of that name is another one, or the list fetched
-            does not have the digest.
+        PlanRefusedError: If the shipped list of that name differs, or the fetched one's digest.
         RefusedError: If the coordinator does not serve the list.
         UnreachableError: If it cannot be reached.
     """

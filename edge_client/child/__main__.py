@@ -1,7 +1,6 @@
 """The process that trains: reads jobs from standard input, writes outcomes to standard output.
 
-It ends when its parent does, even when the parent was killed: a thread waits on standard input,
-and its end means that nobody will take the outcome.
+It ends when its parent does, even if the parent was killed: a thread watches for the end of input.
 """
 
 import os

@@ -1,8 +1,7 @@
 """Keep an optimiser's state between rounds in a file, where the plan asks for it.
 
-On a device the state belongs to one model: it is filed under the schema's digest, and a state of
-another model is left alone until the device's folder is cleared. One of an earlier stage of the
-same model's growth is taken up.
+The file is named after the schema's digest, so another model's state stays until the folder is
+cleared. A state of an earlier growth stage of the same model is taken up.
 """
 
 import io
@@ -37,14 +36,10 @@ def read_optimiser_state(path: Path) -> OptimiserState:
 
 
 def write_optimiser_state(path: Path, state: OptimiserState, *, flush: bool = True) -> None:
-    """Replace a kept state all at once.
-
-    Args:
-        path: Where it is kept; its folder must exist.
-        state: To be kept.
+    """Replace a stored state all at once; the file's folder must exist.
 
     Raises:
-        OSError: If the disk is full; what was there is untouched.
+        OSError: If the disk is full; the old file is untouched.
     """
     packed = io.BytesIO()
     np.savez(packed, allow_pickle=False, **{name: part.numpy() for name, part in state.items()})
@@ -52,10 +47,7 @@ def write_optimiser_state(path: Path, state: OptimiserState, *, flush: bool = Tr
 
 
 def load_state(folder: Path, plan: Plan) -> OptimiserState | None:
-    """Return what the last round left, or None if it left nothing that can be read.
-
-    State that a round of an earlier stage of growth left is given its new layers.
-    """
+    """Return the last round's state, grown to the plan's layers, or None if none can be read."""
     for staged in (plan, *earlier_stages(plan)):
         try:
             return grow_optimiser_state(read_optimiser_state(_path(folder, staged)), plan)

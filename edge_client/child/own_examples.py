@@ -1,8 +1,8 @@
 """Read a device's own examples as a plan's task wants them: words, letters, images or recordings.
 
-All are split in their order, oldest first, as `edge_client.datasets.text_set.split_in_order`
-does: the first four fifths are trained on, and plans of kind ``evaluate`` score the newest fifth.
-Where the plan hides single sentences, each of them is held out for what it says alone.
+All are split in order, oldest first, by `edge_client.datasets.text_set.split_in_order`. Plans of
+kind ``evaluate`` score the newest fifth, and the rest is trained on. Where the plan hides single
+sentences, each is held out by its own words.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,18 +39,18 @@ class OwnExamples(Protocol):
     """One person's examples for one round."""
 
     def training(self) -> Tensor | LabelledImages | SpeechExamples:
-        """Return what is trained on.
+        """Return the examples to train on.
 
         Raises:
-            DatasetError: If there is nothing to train on.
+            DatasetError: If there are none.
         """
         ...
 
     def held_out(self) -> Tensor | LabelledImages | SpeechExamples:
-        """Return what is scored on, and was not trained on this round.
+        """Return the examples to score, which were not trained on this round.
 
         Raises:
-            DatasetError: If nothing is held out; of little, nothing is.
+            DatasetError: If nothing is held out; of few examples, nothing is.
         """
         ...
 
@@ -66,10 +66,7 @@ Raises ``DatasetError`` if they cannot be read."""
 
 
 def examples_reader(plan: Plan, word_lists: Path) -> ExamplesReader:
-    """Return what reads the examples of a plan's task.
-
-    Args:
-        plan: Names the task, and the word list where it has one.
+    """Return the reader of examples for a plan's task.
 
     Raises:
         PlanError: If a device has no examples of such a task.
@@ -116,10 +113,7 @@ class OwnWords:
 
 @dataclass(frozen=True)
 class OwnCharacters:
-    """A person's text letter by letter: int64 streams, shape ``(characters,)``.
-
-    Texts are joined by blanks, and runs of white space become one blank.
-    """
+    """A person's text letter by letter, white space as single blanks: int64 ``(characters,)``."""
 
     text: OwnText
 
@@ -137,10 +131,9 @@ class OwnCharacters:
 
 
 class OwnImages:
-    """A person's labelled images; limits on text do not concern them."""
+    """A person's labelled images, oldest first; limits on text do not concern them."""
 
     def __init__(self, images: LabelledImages) -> None:
-        """Take the images, oldest first."""
         train, *held_out = split_in_order(range(len(images)))
         self._images = images
         self._train = list(train)
@@ -164,28 +157,19 @@ class OwnImages:
 
 
 class OwnRecordings:
-    """A person's recordings, in the order of their names; limits on text do not concern them.
-
-    Only what is asked for is read and transformed.
-    """
+    """A person's recordings in the order of their names, read when needed; no text limits apply."""
 
     def __init__(self, clips: Sequence[Clip], voice: TransformerTtsSettings) -> None:
-        """Take clips, oldest first, and the voice that learns from them."""
         self._train, *held_out = split_in_order(clips)
         self._held_out = [clip for part in held_out for clip in part]
         self._voice = voice
 
     @classmethod
     def read(cls, data: Path, voice: TransformerTtsSettings) -> Self:
-        """Find a person's recordings.
-
-        Args:
-            data: Folder of WAV or FLAC files, each beside a text file of its name.
-            voice: Says which lengths and characters are allowed.
+        """Find a folder's WAV or FLAC files, each beside a text file of its name.
 
         Raises:
-            DatasetError: If there is none, a file is damaged or lacks its other half, or a text
-                cannot be spoken.
+            DatasetError: If there is none, or a file is damaged, unpaired or unfit for the voice.
         """
         found = load_speech("recordings", data, clip_settings=voice.clips, text_settings=voice.text)
         return cls(found.clips, voice)
@@ -208,11 +192,9 @@ class OwnRecordings:
 
 
 def read_images(path: Path) -> LabelledImages:
-    """Read a person's labelled images from an ``.npz`` file, oldest first; nothing is unpickled.
+    """Read labelled images from an ``.npz`` file, oldest first; nothing is unpickled.
 
-    Args:
-        path: File with ``pixels``, uint8 of shape ``(images, height, width, channels)``, and
-            ``labels``, whole numbers of shape ``(images,)``.
+    ``pixels`` is uint8 ``(images, height, width, channels)``, ``labels`` integers ``(images,)``.
 
     Raises:
         DatasetError: If the file is missing or damaged, or does not hold such arrays.

@@ -18,21 +18,16 @@ class OwnSounds:
     """A person's recordings as sound alone, in the order of their names."""
 
     def __init__(self, clips: Sequence[Clip], vocoder: VocoderSettings) -> None:
-        """Take clips, oldest first, and the vocoder that learns from them."""
         self._train, *held_out = split_in_order(clips)
         self._held_out = [clip for part in held_out for clip in part]
         self._vocoder = vocoder
 
     @classmethod
     def read(cls, data: Path, vocoder: VocoderSettings) -> Self:
-        """Find a person's recordings, laid out as for a voice; the texts are not learnt from.
-
-        Args:
-            data: Folder of WAV or FLAC files, each beside a text file of its name.
+        """Find a folder's recordings, laid out as for a voice; the texts are not learnt from.
 
         Raises:
-            DatasetError: If there is none, a file is damaged or lacks its other half, or a text
-                cannot be spoken.
+            DatasetError: As `edge_client.child.own_examples.OwnRecordings.read`.
         """
         found = load_speech(
             "recordings", data, clip_settings=vocoder.clips, text_settings=SpeechTextSettings()
@@ -44,7 +39,7 @@ class OwnSounds:
         return self._some(self._train, "train on")
 
     def held_out(self) -> Tensor:
-        """Return the segments to score on, likewise."""
+        """Return the segments to score, likewise."""
         return self._some(self._held_out, "score on")
 
     def delete_trained(self) -> None:

@@ -1,12 +1,9 @@
 """Turn a device's own text into the word streams that a plan trains and scores on.
 
-The text is split as every data set is (`edge_client.datasets.text_set.split_in_order`): a
-device trains on exactly what a simulation of it would train on. The newest fifth is held out and
-is read by plans of kind ``evaluate`` only.
-
-Where the plan hides single sentences (``example_privacy``) a cut by position would break the
-promise: one sentence more moves others across it. There, what a sentence itself says decides
-whether it is held out.
+`edge_client.datasets.text_set.split_in_order` splits it, so a device and a simulation of it train
+on the same text. The newest fifth is held out and read by plans of kind ``evaluate`` only. Where
+the plan hides single sentences (``example_privacy``), a cut by position would break the promise, as
+one more sentence moves others across it. There, a sentence's own words decide.
 """
 
 import hashlib
@@ -26,12 +23,7 @@ from models.text.words import split_sentences
 
 
 class OwnText:
-    """One person's text for a round, within the limits that they set.
-
-    Attributes:
-        train: The texts to train on, oldest first.
-        held_out: The newest texts, which are scored only; little text is not held out.
-    """
+    """One person's text within their limits: ``train``, oldest first, then ``held_out``."""
 
     def __init__(
         self,
@@ -53,17 +45,13 @@ class OwnText:
     def read(
         cls, data: Path, limits: TextSettings, *, now: float, each_alone: bool = False
     ) -> Self:
-        """Read a person's text.
+        """Read a person's text; what the limits exclude is removed from a JSONL file.
 
         Args:
             data: A JSONL file (`edge_client.owner.typed_text`), to which the limits apply; or,
-            whole, a
-                folder of text files, a text file, or a gzipped JSONL file.
-            limits: The limits that the owner sets; text outside them is removed from the JSONL
-                file.
+                whole, a folder of text files, a text file, or a gzipped JSONL file.
             now: Seconds since 1970 UTC.
-            each_alone: Whether words are held out sentence by sentence, each for what it says, so
-                that one more or less changes nothing about the others.
+            each_alone: Hold out by sentence, so that one more changes nothing about the others.
 
         Raises:
             DatasetError: If the text cannot be read.
@@ -90,7 +78,7 @@ class OwnText:
         """Return the stream to score on: int64, shape ``(tokens,)``; not trained on this round.
 
         Raises:
-            DatasetError: If no word of the vocabulary is there; little text is not held out.
+            DatasetError: If it has no word of the vocabulary; little text is not held out.
         """
         return _stream(self._sentences(held_out=True), words, "score on")
 

@@ -1,8 +1,7 @@
-"""Write the device's own part of the model into a file that its owner may hand over.
+"""Write the device's own part of the model into a signed file that its owner may hand over.
 
-Nothing else lets a personal part leave its device, and this sends nothing: it writes one signed
-file (`models.plan.published_part`), owner-only. It loads torch, so the command starts it as a
-process of its own and gives it the job on standard input, where no process list shows a passphrase.
+Nothing else lets a personal part leave its device, and this sends nothing. The file
+(`models.plan.published_part`) is owner-only. The job, with its passphrase, comes on standard input.
 """
 
 import sys
@@ -40,8 +39,8 @@ def publish(job: PublishingJob) -> Published:
 
     Raises:
         DeviceFolderError: If no round has been seen yet.
-        PersonalStateError: If the method keeps no tensor of the model, or nothing is kept yet.
-        OSError: If the disk refuses; what was at the target is untouched.
+        PersonalStateError: If the method keeps no tensor of the model, or nothing is stored yet.
+        OSError: If the disk refuses; an existing target is untouched.
     """
     folder = DeviceFolder(Path(job.device_folder))
     plan = decode_plan(folder.plan())

@@ -1,8 +1,8 @@
 """Open what a lease's device received, and seal what it sends back.
 
-A device starts from everyone's parameters and, where the plan's personalisation generates some,
-from its own part, which is sealed for it alone and bound to its lease. The update is bound to both.
-Runs in the training process: nothing opened ever leaves it.
+A device starts from everyone's parameters and, where the personalisation generates some, from its
+own part, sealed for it alone and bound to its lease. The update is bound to both. Runs in the
+training process, which nothing opened ever leaves.
 """
 
 import time
@@ -42,12 +42,10 @@ _PIECE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Start:
-    """The parameters that a device starts from, and their digest.
+    """The parameters that a device starts from, and the 32-byte digest that the update is bound to.
 
-    Attributes:
-        parameters: Received parameters, flat float32 in the order of
-            ``models.plan.plan.download_schema``, shape ``(elements,)``, writable.
-        sha256: Digest that the update is bound to, 32 bytes.
+    ``parameters`` is flat float32 in the order of ``models.plan.plan.download_schema``, shape
+    ``(elements,)``, writable.
     """
 
     parameters: Tensor
@@ -58,11 +56,8 @@ class Start:
 class HypernetworkStart:
     """The hypernetwork with which a device fits its embedding.
 
-    Attributes:
-        released: Everyone's parameters, flat float32 in the order of
-            ``models.plan.plan.released_schema``.
-        hypernetwork: Makes its tensors of an embedding.
-        sha256: Digest that the embedding is bound to, 32 bytes.
+    ``released`` is everyone's parameters, flat float32 in the order of
+    ``models.plan.plan.released_schema``; the embedding is bound to the 32-byte ``sha256``.
     """
 
     released: Tensor
@@ -74,11 +69,6 @@ class SealedExchange:
     """The keys of one job, which open and seal."""
 
     def __init__(self, job: Job, plan: Plan, identity: Identity, folder: DeviceFolder) -> None:
-        """Take a job.
-
-        Args:
-            job: The lease, and where the files lie.
-        """
         self._job = job
         self._plan = plan
         self._identity = identity
@@ -88,9 +78,9 @@ class SealedExchange:
         """Open everyone's part and, where there is one, the part generated for this device.
 
         Raises:
-            UnsealError: If a part is not the one that this lease is about.
-            HeldReleaseError: If it leads from a release that the device holds no more.
-            CodecError: If its content is no parameters of the plan's model.
+            UnsealError: If a part is not this lease's.
+            HeldReleaseError: If it leads from a release that the device no longer holds.
+            CodecError: If its content does not fit the plan's model.
             CertificateError: If the coordinator's key may not be used now.
         """
         shared_schema = released_schema(self._plan)
@@ -109,8 +99,8 @@ class SealedExchange:
         """Open everyone's part and the hypernetwork, with which an embedding is fitted.
 
         Raises:
-            UnsealError: If a part is not the one that this lease is about.
-            CodecError: If its content is no parameters of the plan's model or hypernetwork.
+            UnsealError: If a part is not this lease's.
+            CodecError: If its content does not fit the plan's model or hypernetwork.
             CertificateError: If the coordinator's key may not be used now.
             ValueError: If the plan's method has no hypernetwork.
         """
@@ -128,10 +118,8 @@ class SealedExchange:
     ) -> bytes:
         """Write the sealed update to the job's path and return its message id.
 
-        Args:
-            base_sha256: Digest of what it was trained from.
-            update: Flat float32 in the order of ``models.plan.plan.upload_schema``.
-            payload: The payload, where the plan compresses updates; else the update as it is.
+        The update, flat float32 in the order of ``models.plan.plan.upload_schema``, is bound to
+        ``base_sha256``. A ``payload`` replaces it where the plan compresses updates.
 
         Raises:
             CodecError: If the update does not fit, or is not finite.

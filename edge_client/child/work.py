@@ -1,7 +1,4 @@
-"""Do one job: open the model, train or evaluate on the device's own data, seal the answer.
-
-Runs in the training process. Only sealed bytes and counts leave it.
-"""
+"""Do one job in the training process; only sealed bytes and counts leave it."""
 
 import time
 from collections import deque
@@ -92,7 +89,7 @@ _FAILURES: dict[type[Exception], str] = {
 
 
 def do_job(job: Job) -> Outcome:
-    """Do one job and return what came of it; what a device can meet is an outcome, not a crash."""
+    """Do one job and return its outcome; a failure that a device can meet is an outcome, too."""
     try:
         return _do(job)
     except tuple(_FAILURES) as error:
@@ -232,11 +229,7 @@ class _Work:
 
 
 def _spending_after(plan: Plan, folder: DeviceFolder) -> ExampleSpending | None:
-    """Return what this text will have spent after the round; None without example privacy.
-
-    Raises:
-        ExampleBudgetError: If that is more than the device's owner allows.
-    """
+    """Return the text's spending after the round; refuse one over the owner's budget."""
     privacy = plan.training.example_privacy
     if privacy is None:
         return None

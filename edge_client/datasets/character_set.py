@@ -7,12 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class CharacterText:
-    """One data set.
-
-    Attributes:
-        texts: Text of each user, in the order it was said or typed.
-        notes: Things left out and why, one line each.
-    """
+    """Each user's text, oldest first; ``notes`` say what was left out and why, one line each."""
 
     texts: Mapping[str, str]
     notes: tuple[str, ...] = ()

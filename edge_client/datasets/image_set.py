@@ -1,7 +1,4 @@
-"""The form of every image data set: labelled images to train on and to test on.
-
-A data set is one file with a ``load`` function and one line in `edge_client.datasets.registry`.
-"""
+"""The form of every image data set: labelled images to train on and to test on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,13 +15,7 @@ from models.tasks.image_classification import LabelledImages
 
 @dataclass(frozen=True)
 class CoarseLabels:
-    """The coarser class of every image, where a data set has two levels.
-
-    Attributes:
-        train: Those of the training images, int64, shape ``(images,)``.
-        test: Those of the test images, int64, shape ``(images,)``.
-        names: Coarse classes in order of their numbers.
-    """
+    """Coarse labels, int64 ``(images,)``, and their names in order, where a set has two levels."""
 
     train: Tensor
     test: Tensor
@@ -33,14 +24,9 @@ class CoarseLabels:
 
 @dataclass(frozen=True)
 class ImageSet:
-    """One image data set.
+    """One image data set; ``class_names`` are in order, and ``coarse`` is None for one level.
 
-    Attributes:
-        train: Images to train on.
-        test: Images that are scored and never trained on.
-        class_names: Classes in order of their numbers.
-        coarse: Coarser classes; None where there is one level.
-        notes: Notes that a reader of figures must know, one line each.
+    The ``notes`` are what a reader of figures must know, one line each.
     """
 
     train: LabelledImages
@@ -56,15 +42,10 @@ ImageLoader = Callable[[Path | None], ImageSet]
 def labelled(
     pixels: NDArray[np.uint8], labels: NDArray[np.int64], class_count: int, source: Path
 ) -> LabelledImages:
-    """Return images with their labels, checked against each other.
-
-    Args:
-        pixels: Shape ``(images, height, width, channels)``.
-        labels: Shape ``(images,)``.
-        class_count: Labels must be below it.
+    """Return images, shape ``(images, height, width, channels)``, checked against their labels.
 
     Raises:
-        DatasetError: If their numbers differ, or a label is out of range.
+        DatasetError: If their numbers differ, or a label is not in [0, ``class_count``).
     """
     if len(pixels) != len(labels):
         raise DatasetError(

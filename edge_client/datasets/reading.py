@@ -19,7 +19,7 @@ def find_folder(path: Path | None, name: str, folders: Sequence[str], files: Seq
     """Return the folder that holds all of ``files``: ``path`` itself or one of ``folders`` in it.
 
     Raises:
-        DatasetError: If there is none; the text lists what was looked for.
+        DatasetError: If there is none; lists what was looked for.
     """
     if path is None:
         raise DatasetError(f"{name} needs a path: give --data or set SOTTO_DATA; {_wanted(files)}")
@@ -32,10 +32,10 @@ def find_folder(path: Path | None, name: str, folders: Sequence[str], files: Seq
 def find_file(path: Path | None, name: str, folders: Sequence[str], files: Sequence[str]) -> Path:
     """Return the first of ``files`` in ``path`` or its ``folders``; ``path`` may be the file.
 
-    A name may be a pattern, such as ``smsCorpus_en*.zip``; the last that fits it is taken.
+    A name may be a pattern, such as ``smsCorpus_en*.zip``; the last match is taken.
 
     Raises:
-        DatasetError: If there is none; the text lists what was looked for.
+        DatasetError: If there is none; lists what was looked for.
     """
     if path is None:
         raise DatasetError(

@@ -59,14 +59,10 @@ _BY_USER_TIME: Mapping[str, Loader] = {
 
 
 def load_by_user_time(name: str, path: Path | None = None) -> FederatedText:
-    """Load a data set with every user's newest fifth held out: a tenth to validate, one to test.
-
-    Args:
-        name: A key of `DATASETS` whose text has users and an order.
-        path: As for `load_dataset`.
+    """Load a set with every user's newest fifth held out: a tenth to validate, one to test.
 
     Raises:
-        DatasetError: If the set cannot be split so, or cannot be loaded.
+        DatasetError: If the set lacks users or their order, or cannot be loaded.
     """
     if name not in _BY_USER_TIME:
         raise DatasetError(
@@ -77,12 +73,9 @@ def load_by_user_time(name: str, path: Path | None = None) -> FederatedText:
 
 
 def load_dataset(name: str, path: Path | None = None) -> FederatedText:
-    """Load a data set from its official layout.
+    """Load a text data set from its official layout.
 
-    Args:
-        name: A key of `DATASETS`.
-        path: Folder or file of the set, or a folder that holds several sets; not needed by
-            ``manual``.
+    The ``path`` is the set's folder or file, or a folder of several sets; ``manual`` needs none.
 
     Raises:
         DatasetError: If the name is unknown or the set cannot be loaded.
@@ -93,11 +86,7 @@ def load_dataset(name: str, path: Path | None = None) -> FederatedText:
 
 
 def load_images(name: str, path: Path | None = None) -> ImageSet:
-    """Load an image data set from its official layout.
-
-    Args:
-        name: A key of `IMAGE_SETS`.
-        path: As for `load_dataset`; not needed by ``digits``.
+    """Load an image data set, as `load_dataset`; ``digits`` needs no path.
 
     Raises:
         DatasetError: If the name is unknown or the set cannot be loaded.
@@ -108,11 +97,7 @@ def load_images(name: str, path: Path | None = None) -> ImageSet:
 
 
 def load_characters(name: str, path: Path | None = None) -> CharacterText:
-    """Load a data set for character models from its official layout.
-
-    Args:
-        name: A key of `CHARACTER_SETS`.
-        path: As for `load_dataset`.
+    """Load a data set for character models, as `load_dataset`.
 
     Raises:
         DatasetError: If the name is unknown or the set cannot be loaded.
@@ -131,12 +116,7 @@ def load_speech(
     clip_settings: ClipSettings,
     text_settings: SpeechTextSettings,
 ) -> SpeechSet:
-    """Load a speech data set from its official layout, every recording checked by its header.
-
-    Args:
-        name: A key of `SPEECH_SETS`.
-        path: As for `load_dataset`; not needed by ``espeak``.
-        text_settings: The treatment of signs without a reading.
+    """Load a speech set, every recording checked by its header; ``espeak`` needs no path.
 
     Raises:
         DatasetError: If the name is unknown or the set cannot be loaded.

@@ -1,7 +1,7 @@
 """Read recordings from WAV, FLAC and NIST SPHERE files, and refuse what is damaged.
 
-libsndfile reads a WAV file that was cut short without a word, so its header is held against its
-size here. Messages name files and figures, never what is said in them.
+libsndfile silently reads a WAV file that was cut short, so its header is compared with its size.
+Messages name files and figures, never what is said in them.
 """
 
 import io
@@ -23,23 +23,18 @@ _HIGHEST_RATE_HZ = 192_000
 
 @dataclass(frozen=True)
 class Sound:
-    """A recording as it was read.
-
-    Attributes:
-        channels: In [-1, 1], shape ``(samples, channels)``.
-        sample_rate_hz: Samples a second.
-    """
+    """A recording: ``channels`` in [-1, 1], shape ``(samples, channels)``, and its sample rate."""
 
     channels: NDArray[np.float32]
     sample_rate_hz: int
 
 
 class SoundSource(Protocol):
-    """A recording: where it comes from, and its sound when it is asked for."""
+    """A recording, whose sound is read on demand."""
 
     @property
     def label(self) -> str:
-        """Return what errors call it."""
+        """Return its name in error messages."""
 
     def stated_s(self) -> float | None:
         """Return its length in seconds by its header, None where only reading tells.
@@ -58,12 +53,7 @@ class SoundSource(Protocol):
 
 @dataclass(frozen=True)
 class SoundFile:
-    """One file, or one member of an archive.
-
-    Attributes:
-        path: The file, or the name by which errors call the member.
-        content: The member's bytes; None for a file on disk.
-    """
+    """One file, or one member of an archive with its bytes; errors call it by its ``path``."""
 
     path: Path
     content: bytes | None = None

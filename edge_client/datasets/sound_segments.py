@@ -11,18 +11,11 @@ from models.tasks.vocoding import cut_segments
 
 
 def sound_segments(clips: Iterable[Clip], model: VocoderSettings) -> Tensor:
-    """Return the segments of clips, at least one, in their order; none reaches into two clips.
-
-    Args:
-        clips: As a `edge_client.datasets.speech_set.SpeechSet` holds them.
-        model: The vocoder; says how sound is read and cut.
-
-    Returns:
-        Float32, shape ``(segments, segment_size)``.
+    """Return segments, none across two clips, in order: float32 ``(segments, segment_size)``.
 
     Raises:
         DatasetError: If a clip is damaged, silent, not finite, too short or too long.
-        ValueError: If there is none.
+        ValueError: If there is no clip.
     """
     cut = [
         cut_segments(

@@ -1,7 +1,4 @@
-"""Turn recordings into what a voice is trained on, once for as long as the process lives.
-
-A clip is read and transformed again only when its file has changed.
-"""
+"""Turn recordings into what a voice is trained on, again only when a clip's file has changed."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -21,13 +18,7 @@ _KEPT_CLIPS = 4096
 
 
 def speech_examples(clips: Iterable[Clip], model: TransformerTtsSettings) -> SpeechExamples:
-    """Return spectrograms and characters of clips, at least one, in their order.
-
-    The last step of a clip is filled up with its last frame.
-
-    Args:
-        clips: As a `edge_client.datasets.speech_set.SpeechSet` holds them.
-        model: The voice; says how sound and text are read.
+    """Return clips' spectrograms and characters in order; the last frame fills up the last step.
 
     Raises:
         DatasetError: If a clip is damaged, too short or too long.

@@ -1,8 +1,4 @@
-"""The form of every speech data set: clips with the words that are said in them, by speaker.
-
-A data set is one file with a ``load`` function that lists its recordings, and one line in
-`edge_client.datasets.registry`. Sound stays on disk until a clip is read.
-"""
+"""The form of every speech data set: clips by speaker, whose sound stays on disk until read."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -26,15 +22,7 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class Recording:
-    """One recording as a data set has it.
-
-    Attributes:
-        name: Unique in the set.
-        speaker: The speaker.
-        written: The words, as they are written.
-        sound: Where the sound is.
-        is_test: Whether the set's publishers keep it for testing.
-    """
+    """One recording, its name unique in the set; ``is_test`` if the publishers test on it."""
 
     name: str
     speaker: str
@@ -45,14 +33,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Clip:
-    """One recording that can be trained on.
-
-    Attributes:
-        name: Unique in the set.
-        speaker: The speaker.
-        text: The words as a voice reads them (`models.text.spoken_text`).
-        sound: Where the sound is.
-    """
+    """One recording to train on; ``text`` is as a voice reads it (`models.text.spoken_text`)."""
 
     name: str
     speaker: str
@@ -65,8 +46,8 @@ class SpeechSet:
     """One speech data set.
 
     Attributes:
-        clips: Clips to train on, in the set's order; where ``test`` is empty, also to hold out
-            from (`simulation.population.deal_speech.hold_out`).
+        clips: Clips to train on, in the set's order; where ``test`` is empty, also to hold out from
+            (`simulation.population.deal_speech.hold_out`).
         test: Clips that the set's publishers keep for testing; often none.
         notes: Notes that a reader of figures must know, one line each.
     """
@@ -88,8 +69,8 @@ def gather(
     """Check every recording by its header and its words, and return what can be trained on.
 
     Raises:
-        DatasetError: If there is none, a name comes twice, a file is missing, damaged, too short
-            or too long, or a text cannot be spoken; lists the first five.
+        DatasetError: If there is none, a name comes twice, a file is missing, damaged, too short or
+            too long, or a text cannot be spoken; lists the first five.
     """
     if not recordings:
         raise DatasetError("a speech data set must have a recording, got none")
@@ -116,14 +97,7 @@ def gather(
 
 
 def read_clip(clip: Clip, settings: ClipSettings, *, sample_rate_hz: int) -> Tensor:
-    """Return a clip's sound: one channel, resampled, without silence around it, at one loudness.
-
-    Args:
-        clip: A clip of a `SpeechSet`.
-        settings: Silence, loudness and the lengths allowed.
-
-    Returns:
-        Float32, shape ``(samples,)``.
+    """Return a clip as one resampled channel at one loudness, silence cut: float32 ``(samples,)``.
 
     Raises:
         DatasetError: If the sound is damaged, not finite, silent, too short or too long.
@@ -144,7 +118,7 @@ def read_clip(clip: Clip, settings: ClipSettings, *, sample_rate_hz: int) -> Ten
 
 
 def refuse(faults: Sequence[str], what: str) -> None:
-    """Raise if there are faults.
+    """Refuse a set that has faults.
 
     Raises:
         DatasetError: If ``faults`` is not empty; counts them and lists the first five.

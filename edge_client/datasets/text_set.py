@@ -1,7 +1,4 @@
-"""The form of every text data set: sentences by user, in three parts that never mix.
-
-A data set is one file with a ``load`` function and one line in `edge_client.datasets.registry`.
-"""
+"""The form of every text data set: sentences by user, in three parts that never mix."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,8 +28,7 @@ class FederatedText:
         train: Sentences to train on; every user has at least one.
         valid: Sentences for choosing settings and the best round.
         test: Sentences scored once, at the end.
-        has_users: Whether the users are persons, roles or topics; a set without them can only be
-            dealt at random.
+        has_users: Whether users are persons, roles or topics; else the set is dealt at random.
         notes: Things left out and why, one line each, for the run's report.
     """
 
@@ -49,8 +45,7 @@ Loader = Callable[[Path | None], FederatedText]
 def split_in_order(items: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item], Sequence[Item]]:
     """Cut one user's items, oldest first, into the first 80 %, the next 10 % and the last 10 %.
 
-    Training on the past and testing on the future is what a keyboard does. With fewer than
-    `LEAST_TO_SPLIT` items, all are for training.
+    Fewer than `LEAST_TO_SPLIT` items are all for training. A keyboard, too, predicts later text.
     """
     if len(items) < LEAST_TO_SPLIT:
         return items, items[:0], items[:0]

@@ -1,7 +1,6 @@
 """Choose where training runs, and set what is global to the process that trains.
 
-Only the entry point of a process that trains calls ``prepare_compute``: a child of the agent, or
-a worker of a simulation. Library code never changes what the whole process shares.
+Only a process's entry point calls ``prepare_compute``: library code changes nothing global.
 """
 
 import torch
@@ -33,17 +32,13 @@ _ATTENTIVE = (
 def prepare_compute(
     device: str = "auto", threads: int | None = None, *, model: ModelSettings | None = None
 ) -> torch.device:
-    """Set up this process for training and return the device to train on.
+    """Set up this process for training on ``auto``, ``cpu`` or ``cuda`` and return the device.
 
     On processors where oneDNN multiplies float32 matrices at full precision, it is preferred to
-    MKL, which is about two times slower on AMD. Not for models with attention: its many small
-    products cost oneDNN two to seven times as much as they cost MKL.
+    MKL, which is about two times slower on AMD. A ``model`` with attention is an exception: its
+    many small products cost oneDNN two to seven times as much as MKL.
 
-    Args:
-        device: ``auto``, ``cpu`` or ``cuda``.
-        threads: Threads of one operation; None leaves torch's choice. A run is repeatable to the
-            bit with one.
-        model: The model that is trained; None prepares for one without attention.
+    With one thread an operation, a run is repeatable to the bit; None leaves torch's choice.
 
     Raises:
         ComputeError: If the device is not one of these, or not there.

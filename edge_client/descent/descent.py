@@ -16,16 +16,7 @@ from models.tasks.registry import Task
 
 
 class Descent:
-    """Training of one network on one client's examples; a method may do so in several phases.
-
-    Attributes:
-        network: Being trained.
-        task: The plan's.
-        examples: The client's, of the task.
-        training: The plan's.
-        generator: Draws the order of the examples, one epoch after the other.
-        device: Where the network lies.
-    """
+    """Training of one network on one client's examples, in an order drawn anew for each epoch."""
 
     def __init__(
         self,
@@ -55,18 +46,17 @@ class Descent:
         before_step: Callable[[], None] | None = None,
         after_batch: Callable[[], None] | None = None,
     ) -> float:
-        """Run some local epochs and return the mean of the objective over all their targets.
+        """Run some local epochs and return the mean objective over all their targets, in nats.
+
+        It is measured while training; what ``before_step`` adds is not in it.
 
         Args:
-            epochs: How many; all of the plan's if absent.
-            objective: The objective that is minimised; the task's loss if absent.
-            only: Names of the parameters that are trained; all if absent.
+            epochs: How many; all of the plan's by default.
+            objective: The loss to minimise; the task's by default.
+            only: Names of the parameters that are trained; all by default.
             steps_per_batch: Steps on each batch, each from the state the batch began with.
             before_step: Called when a step's gradients are there; may change them.
             after_batch: Called when a batch's steps are done; may change the parameters.
-
-        Returns:
-            Mean loss in nats, measured while training; what ``before_step`` adds is not in it.
         """
         self.network.train()
         objective = objective or TaskObjective(self.task, self.examples, self.training)

@@ -1,8 +1,4 @@
-"""The objective of local training: the task's loss, or a personalisation method's own.
-
-A method whose loss is its own has a ``LocalObjective``; the training loop
-(``edge_client.descent.descent``) never asks which one it is.
-"""
+"""The objective of local training: the task's loss, or a personalisation method's own."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -19,24 +15,13 @@ class LocalObjective(Protocol):
     """The examples that one local epoch reads, and the loss that each step follows downhill."""
 
     def batches(self, network: Network, generator: torch.Generator) -> Iterator[Any]:
-        """Yield one local epoch's batches, of the objective's own type.
-
-        Args:
-            network: Says how much one batch may hold.
-            generator: Draws the order.
-        """
+        """Yield one local epoch's batches in drawn order, as large as the network says."""
         ...
 
     def loss(
         self, network: Network, batch: Any, state: Tensor | None
     ) -> tuple[Tensor, int, Tensor | None]:
-        """Return the mean loss in nats, the number of targets, and the state to carry on.
-
-        Args:
-            network: Being trained.
-            batch: From ``batches``.
-            state: The state that the call for the batch before returned, or None.
-        """
+        """Return the mean loss in nats, the number of targets, and the next call's state."""
         ...
 
 
@@ -49,7 +34,6 @@ class TaskObjective:
         examples: Any,  # of the task
         training: TrainingSettings,
     ) -> None:
-        """Take a client's examples, which the task has checked."""
         self._task = task
         self._examples = examples
         self._training = training

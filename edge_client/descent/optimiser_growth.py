@@ -1,7 +1,4 @@
-"""Let an optimiser's state follow a model that gets more layers.
-
-The state of old tensors stays; new ones have what a tensor has before its first step.
-"""
+"""Let an optimiser's state follow a model that gets more layers."""
 
 import torch
 from torch import Tensor
@@ -15,13 +12,7 @@ from models.vector.schema import Role, Schema
 
 
 def grow_optimiser_state(state: OptimiserState, plan: Plan) -> OptimiserState:
-    """Return a state with places for the layers that the model has got since: zeros, no step yet.
-
-    Args:
-        state: State of any stage of the plan's growth up to its own; its vectors' lengths tell
-            which.
-        plan: The tensors that are trained now.
-    """
+    """Return a state of this or an earlier growth stage, with zeros for the layers since."""
     after = _stepped_schema(plan)
     for staged in earlier_stages(plan):
         before = _stepped_schema(staged)

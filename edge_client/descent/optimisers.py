@@ -1,10 +1,8 @@
 """Build a device's optimiser, and carry its state from round to round where the plan keeps it.
 
 Weights that a network scales at run time (`models.layers.he_scaling`) are held as they take effect
-and stepped as they are drawn: gradients, their norm, the state and the step are in raw units.
-
-The state is flat vectors in the layout of the parameters, by name, so that a device can store it
-like parameters: no pickle.
+and stepped as they are drawn: gradients, their norm, the state and the step are in raw units. The
+state is flat vectors in the layout of the parameters, by name, stored without pickle.
 
 Steps are torch's functional ones, which its optimiser classes call too. A class would import
 ``torch._dynamo`` when it is made, 1.3 s of processor time in every fresh training process.
@@ -41,17 +39,10 @@ _Rule = Callable[[list[Tensor], list[Tensor], list[_State], TrainingSettings], N
 
 
 class Optimiser:
-    """An optimiser of a network's parameters, gradients clipped by their norm over all of them.
-
-    Attributes:
-        gradient_clipping_norm: Largest L2 norm of the gradient, or None.
-    """
+    """An optimiser of a network's parameters; it clips gradients by their L2 norm over all."""
 
     def __init__(self, network: nn.Module, schema: Schema, training: TrainingSettings) -> None:
-        """Take the network's parameters in the schema's order; others are not trained.
-
-        Buffers of the schema change in the network's own forward pass, and have no state here.
-        """
+        """Take the schema's parameters; others are not trained, and buffers have no state here."""
         present = dict(network.named_parameters())
         self._schema = trained_schema(network, schema)
         self._parameters = {spec.name: present[spec.name] for spec in self._schema.tensors}
@@ -62,11 +53,7 @@ class Optimiser:
         self.gradient_clipping_norm = training.gradient_clipping_norm
 
     def fresh(self, training: TrainingSettings) -> Self:
-        """Return an optimiser of the same parameters that has not stepped yet.
-
-        Args:
-            training: Its settings, which may have another step size and nothing else that is new.
-        """
+        """Return an unstepped optimiser of the same parameters; only its step size may be new."""
         other = copy.copy(self)
         other._states = {name: {} for name in self._parameters}
         other._trainings = self._by_scale(training)

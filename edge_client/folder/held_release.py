@@ -1,8 +1,7 @@
 """Keep the last release that a device received, where the next may come as what changed since.
 
-It is everyone's model and nothing personal; it lies in the device's folder, owner-only, and takes
-the model's size. A file's name is the digest of what it holds: the resting agent goes by the name,
-and the training process looks whether it is true. No torch: the agent reads names too.
+It is everyone's model, nothing personal. The file, owner-only, is named after the digest of its
+content: the resting agent trusts the name, and the training process checks it. No torch.
 """
 
 import hashlib
@@ -53,11 +52,7 @@ class HeldRelease:
         return held
 
     def keep(self, sha256: bytes, parameters: BytesLike) -> None:
-        """Hold a release instead of the one before.
-
-        Args:
-            sha256: Digest of the parameters, 32 bytes.
-            parameters: Raw little-endian float32.
+        """Hold a release, raw little-endian float32, instead of the one before.
 
         Raises:
             OSError: If the disk is full; nothing or the release before is held then.

@@ -25,13 +25,9 @@ class DeviceFolderError(Exception):
 
 
 class Enrolment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which federation a device belongs to.
+    """The federation that a device belongs to, and the device's name there.
 
-    Attributes:
-        client_name: The device's name there.
-        run: Identifier of the run, 32 hex digits.
-        device_address: ``host:port`` of the coordinator's device listener.
-        ca_certificate: The federation's CA, DER.
+    ``run`` is 32 hex digits, ``device_address`` ``host:port``, and ``ca_certificate`` DER.
     """
 
     client_name: str
@@ -41,31 +37,17 @@ class Enrolment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class CoordinatorKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The certificates of the coordinator's keys, DER.
-
-    Attributes:
-        wrapping: The key that updates are sealed to.
-        signing: The key that signs models.
-    """
+    """The certificates, DER, of the keys that updates are sealed to and that sign models."""
 
     wrapping: bytes
     signing: bytes
 
 
 class DeviceFolder:
-    """The parts of a device folder.
+    """The parts of a device folder; ``personal`` and ``example_ledger`` are never sent.
 
-    Attributes:
-        path: The folder.
-        identity: Keys and certificates.
-        client_settings: The owner's ``client.toml``.
-        floor: The owner's ``floor.toml``.
-        work: Files that are worthless after a restart.
-        optimiser: Optimiser state, where plans keep it.
-        word_lists: Public word lists that were fetched, by digest.
-        example_ledger: The cost of example-level privacy so far; never sent.
-        personal: The person's own part of the model; never sent.
-        held: The last release, where the next may come as what changed since.
+    ``work`` is worthless after a restart, and ``word_lists`` are public lists by digest. ``held``
+    has the last release, where the next may come as what changed since.
     """
 
     def __init__(self, path: Path) -> None:

@@ -18,12 +18,11 @@ class KeptUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A sealed update that waits for its acknowledgement.
 
     Attributes:
-        lease_nonce: The lease it was made for.
         deadline_ms: The lease's deadline, bound into the sealed update.
         base_sha256: Digest of the parameters it starts from.
         message_id: Names the sealed update at the coordinator.
         example_count: Target tokens trained on; 0 under a guarantee and of an embedding.
-        kind: The kind of message: the update of a round, or the embedding that was fitted.
+        kind: The update of a round, or an embedding that was fitted.
     """
 
     lease_nonce: bytes

@@ -1,13 +1,10 @@
 """Keep a device's personal model: the one that counts, and one whose update is still on its way.
 
-Training makes two things that belong together: an update to be sent, and the new personal state.
-The state waits, named after the sealed update, until the coordinator has acknowledged that update,
-and only then takes the old one's place, by one rename. From then on it counts, also if the round
-comes to nothing: the device is not told, and a simulation does the same. A fit that a new device
-made counts at once. A crash at any moment leaves the old or the new one, never half.
-
-No torch: the resting agent decides; the training process reads and writes
-(`edge_client.personalisation.state`).
+Training makes an update and a new personal state, which waits, named after the sealed update, until
+the coordinator has acknowledged that update, and then takes the old one's place by one rename. From
+then on it counts, also if the round comes to nothing: the device is not told, and a simulation does
+the same. A fit of a new device counts at once. A crash at any moment leaves the old or the new one,
+never half. No torch: the resting agent decides here.
 """
 
 from pathlib import Path
@@ -16,11 +13,7 @@ from privacy.foundation.atomic_files import sync_folder
 
 
 class PersonalFolder:
-    """A folder with at most one personal state that counts and one that waits.
-
-    Attributes:
-        current: The state that counts; there is none before the first acknowledged round.
-    """
+    """At most one state that counts, from the first acknowledged round on, and one that waits."""
 
     def __init__(self, path: Path) -> None:
         """Use a folder; it is made, owner-only, when a state is to wait in it."""
@@ -39,10 +32,7 @@ class PersonalFolder:
         return (self._path / f"waiting-{message_id.hex()}.state").exists()
 
     def accept(self, message_id: bytes) -> None:
-        """Let the state that waited for an update count, now that the update does.
-
-        Repeating does no harm; with a method that keeps nothing there is nothing to do.
-        """
+        """Let the state that waited for an update count, if there is one; repeating is harmless."""
         if self.waits_for(message_id):
             self.waiting(message_id).replace(self.current)
             sync_folder(self._path)

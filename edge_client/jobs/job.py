@@ -1,8 +1,8 @@
 """The jobs that the resting agent hands to the process that trains, and their outcomes.
 
-Jobs and results are JSON lines on the child's standard input and output. They hold paths, the
-plan and the lease; never text and never parameters. A passphrase goes this way too: other users of
-the machine can read a command line and often an environment, but not a pipe.
+Jobs and results are JSON lines on the child's standard input and output. They hold paths, the plan
+and the lease; never text and never parameters. A passphrase goes this way too: other users of the
+machine can read a command line and often an environment, but not a pipe.
 """
 
 import msgspec
@@ -14,22 +14,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     Attributes:
         device_folder: The device's folder, which holds its identity.
         plan: Plan as JSON bytes.
-        client_name: Name given at enrolment.
         round_number: Round, from 1.
         slot: The client's place in the cohort, from 0.
         lease_nonce: 16 bytes that bind the answer to the lease.
         base_sha256: Digest of the shared parameters that the round starts from.
-        sealed_model: File with the sealed shared parameters.
         sealed_update: File to write the sealed update to.
         deadline_ms: End of the round, milliseconds since 1970 UTC.
         data: The device's own data: a folder of text, or a JSONL file.
         device: ``auto``, ``cpu`` or ``cuda``.
-        passphrase: Opens the identity's key files; None where they are not encrypted.
-        sealed_generated: File with the sealed part that was generated for this device alone; None
-            where the plan's personalisation generates nothing.
-        sealed_hypernetwork: File with the sealed hypernetwork; None unless an embedding is fitted.
-        held_sha256: The release that the sealed shared parameters lead from; None where they are
-            whole.
+        passphrase: Opens the identity's key files; None if they are not encrypted.
+        sealed_generated: The part generated for this device alone; None if the plan has none.
+        sealed_hypernetwork: None unless an embedding is fitted.
+        held_sha256: The release that the shared parameters lead from; None if they are whole.
     """
 
     device_folder: str
@@ -51,11 +47,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The news that the sealed update lies at the job's path.
+    """The news that the sealed update lies at the job's path, named by 16 random bytes.
 
-    Attributes:
-        example_count: Target tokens trained on, at most the plan's cap; 0 under a guarantee.
-        message_id: 16 random bytes that name the sealed update.
+    ``example_count`` is target tokens, at most the plan's cap; 0 under a guarantee.
     """
 
     example_count: int
@@ -63,11 +57,9 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The news that a model was fitted, and that what of it is personal waits.
+    """The news that a model was fitted; 16 random bytes name its waiting personal part.
 
-    Attributes:
-        message_id: 16 random bytes that name what waits and, if there is one, the sealed embedding.
-        is_sealed: Whether a sealed embedding lies at the job's path; else nothing is to be sent.
+    If ``is_sealed``, they also name a sealed embedding at the job's path, which is to be sent.
     """
 
     message_id: bytes
@@ -75,13 +67,9 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Evaluated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The model's right answers on the device's held-out text.
+    """The model's right answers on the device's held-out text, counted in target tokens.
 
-    Attributes:
-        token_count: Target tokens scored.
-        log_loss_sum: Sum of negative log-likelihoods, in nats.
-        top1_hits: Targets that were the first suggestion.
-        top3_hits: Targets that were among the first three suggestions.
+    ``log_loss_sum`` is in nats; hits are among the first 1 or 3 suggestions.
     """
 
     token_count: int
@@ -91,12 +79,7 @@ class Evaluated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The reason why the job could not be done, without any of the device's data.
-
-    Attributes:
-        code: Stable snake_case code.
-        reason: One line for the device's owner and the operator.
-    """
+    """A job's failure: a stable snake_case code, and a line without any of the device's data."""
 
     code: str
     reason: str

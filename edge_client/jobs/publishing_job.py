@@ -12,13 +12,7 @@ class PublishingError(Exception):
 
 
 class PublishingJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One file to publish.
-
-    Attributes:
-        device_folder: The device's folder.
-        target: Where the file goes; what is there is replaced.
-        passphrase: Opens the identity's key files; None where they are not encrypted.
-    """
+    """One file to publish; an existing target is replaced. The passphrase opens the key files."""
 
     device_folder: str
     target: str
@@ -26,12 +20,7 @@ class PublishingJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The contents of the published file.
-
-    Attributes:
-        tensors: Names of the personal tensors.
-        size_bytes: Size of the file.
-    """
+    """The personal tensors' names and the size of the published file."""
 
     tensors: tuple[str, ...]
     size_bytes: int

@@ -1,8 +1,7 @@
 """Run training in a process of its own, so that the resting agent stays small.
 
-The child imports torch, opens the sealed model, trains, clips, and seals the update; the agent
-sees only the sealed file. A child serves one job and dies, or waits ``keep_warm_s`` for the next:
-importing torch costs a second and 200 MB, and the device's owner decides which of the two matters.
+The agent sees only sealed files. A child serves one job and dies, or waits ``keep_warm_s`` for the
+next: importing torch costs a second and 200 MB, and the device's owner weighs the two.
 """
 
 import asyncio
@@ -28,11 +27,7 @@ class Trainer(Protocol):
 
 
 class ChildTrainer:
-    """A trainer that does each job in a child process.
-
-    Attributes:
-        keep_warm_s: Seconds that an idle child stays in memory; 0 ends it after each job.
-    """
+    """A trainer in a child process, which stays ``keep_warm_s`` seconds in memory when idle."""
 
     def __init__(self, keep_warm_s: float = 0.0) -> None:
         if not keep_warm_s >= 0:

@@ -23,13 +23,7 @@ _LEAST_FREE_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        subject: The thing that was looked at, a short stable name.
-        good: Whether it is as it must be.
-        text: The finding, and the remedy where it is not good.
-    """
+    """One inspected subject: whether it is as it must be, and if not, the remedy in ``text``."""
 
     subject: str
     good: bool
@@ -43,12 +37,7 @@ class Finding:
 async def examine(
     folder: DeviceFolder, *, now: float, passphrase: bytes | None = None
 ) -> list[Finding]:
-    """Return a finding for each thing a device needs.
-
-    Args:
-        now: Seconds since 1970 UTC.
-        passphrase: Opens the key files; None where they are not encrypted.
-    """
+    """Return a finding for each thing a device needs; ``now`` is seconds since 1970 UTC."""
     local: list[tuple[str, Callable[[], str]]] = [
         ("enrolment", lambda: f"enrolled as {folder.enrolment().client_name}"),
         ("certificates", lambda: _certificates(folder, now, passphrase)),

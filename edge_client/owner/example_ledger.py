@@ -1,8 +1,7 @@
 """Keep on the device what example-level privacy has cost its owner, over all rounds and runs.
 
-It is read by the owner and never sent. Neighbouring texts differ in one sentence whatever the run
-is, so everything that was ever trained on the device's text is accounted together. No torch and
-no Opacus here: the resting agent reads it too.
+It is never sent. Neighbouring texts differ in one sentence whatever the run is, so everything ever
+trained on the device's text is accounted together. No torch or Opacus: the agent reads it too.
 """
 
 from pathlib import Path
@@ -23,13 +22,10 @@ class ExampleBudgetError(Exception):
 
 
 class ExampleSpending(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The spending of one device so far.
+    """The spending of one device so far, over ``round_count`` rounds.
 
-    Attributes:
-        events: Steps of DP-SGD so far, equal ones counted together.
-        round_count: Rounds that they belong to.
-        epsilon: That of one example, over all of them; measured when the last one was added.
-        delta: That epsilon's.
+    ``events`` are steps of DP-SGD, equal ones counted together. ``epsilon`` at ``delta`` is that of
+    one example over all of them, measured when the last one was added.
     """
 
     events: tuple[ExampleEvent, ...] = ()
@@ -64,8 +60,7 @@ def check_budget(epsilon: float, budget: ExampleBudget) -> None:
     """Check what will have been spent after a round against what the owner allows.
 
     Raises:
-        ExampleBudgetError: If it is more. Says nothing of how much was spent: the coordinator is
-            told this reason.
+        ExampleBudgetError: If it is more; not by how much, since the coordinator reads it.
     """
     if not epsilon <= budget.epsilon:
         raise ExampleBudgetError(

@@ -85,11 +85,7 @@ class FloorError(ValueError):
 
 
 class PlanBelowFloorError(Exception):
-    """Raised when a plan asks for what the device's owner does not accept.
-
-    Attributes:
-        code: Stable code of the rule that the plan breaks.
-    """
+    """Raised when a plan asks for what the owner does not accept; ``code`` names the rule."""
 
     def __init__(self, code: FloorCode, reason: str) -> None:
         super().__init__(reason)
@@ -97,11 +93,9 @@ class PlanBelowFloorError(Exception):
 
 
 class ExampleBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much example-level privacy may cost over all rounds that this device ever trains.
+    """The most that example-level privacy may cost over all rounds that this device ever trains.
 
-    Attributes:
-        epsilon: Largest epsilon of one sentence.
-        delta: Probability that it is no bound; the owner's own, whatever the plan says.
+    ``epsilon`` is that of one sentence, ``delta`` the owner's own, whatever the plan says.
     """
 
     epsilon: float
@@ -116,13 +110,11 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The least that a device accepts; what decides privacy has no default.
 
     Attributes:
-        modes: Noise modes.
         largest_clipping_norm: Largest L2 norm that a plan may clip updates to, in parameter units;
             ``any`` accepts every norm and no clipping.
         least_noise_multiplier: Least noise standard deviation over sensitivity that a plan may
             name; None also accepts plans without calibrated noise.
         least_cohort: Fewest clients that a round is drawn for.
-        model_families: Model families.
         methods: Personalisation methods; None accepts any.
         data_folders: Absolute folders that the data may lie in; None accepts any.
         bytes_a_day: Most bytes moved in a UTC day, up and down together; None accepts any.
@@ -176,11 +168,7 @@ def read_floor(path: Path) -> Floor:
 
 
 def write_starting_floor(path: Path, *, accepts_no_guarantee: bool = False) -> None:
-    """Write a floor for the owner to raise, owner-only; one that is there already stays.
-
-    Args:
-        accepts_no_guarantee: Whether it also accepts noise modes that promise nothing.
-    """
+    """Write a floor, owner-only, unless one is there; with modes of no guarantee if asked for."""
     if not path.exists():
         modes = _ANY_MODE if accepts_no_guarantee else _GUARANTEED
         write_atomically(path, _STARTING_FLOOR.format(modes=modes).encode())

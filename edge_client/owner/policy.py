@@ -1,8 +1,8 @@
 """When a device works for the federation: only when its owner does not notice.
 
-The decision is a function of settings, sensors and the time, without waiting: the agent asks again
-after the seconds that a refusal names. A sensor that does not know is never passed over in
-silence: `PolicySettings.unknown` says what it counts as, and the verdict names it.
+The decision is a function of settings, sensors and the time: the agent asks again after the seconds
+that a refusal names. `PolicySettings.unknown` says what a sensor that does not know counts as, and
+the verdict names it.
 """
 
 import re
@@ -20,18 +20,17 @@ _WINDOW = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 
 class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The conditions under which a device works.
+    """The conditions under which a device works; an absent limit is none.
 
     Attributes:
         charging: Whether mains power must be connected.
         idle: Whether nobody may be using the device.
         unmetered: Whether traffic must cost nothing.
-        least_battery_percent: Least charge, 0 to 100; absent means any.
-        largest_temperature_c: Highest temperature inside, in degrees Celsius; absent means any.
-        window: Local time of day such as ``22:00-06:30``, end excluded, past midnight allowed;
-            absent means all day.
-        unknown: The answer that a sensor which does not know counts as: ``allow``, for machines
-            such as desktops that cannot tell whether they are idle, or ``wait``.
+        least_battery_percent: Least charge, 0 to 100.
+        largest_temperature_c: Highest temperature inside, in degrees Celsius.
+        window: Local time of day such as ``22:00-06:30``, end excluded, past midnight allowed.
+        unknown: How a sensor that does not know counts: as ``allow``, for machines such as desktops
+            that cannot tell whether they are idle, or as ``wait``.
     """
 
     charging: bool = True
@@ -59,23 +58,14 @@ class PolicySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 @dataclass(frozen=True)
 class Ready:
-    """The device may work.
-
-    Attributes:
-        unknown: Conditions that no sensor could check and that were allowed by the settings.
-    """
+    """The device may work; the settings allowed ``unknown`` conditions, which had no sensor."""
 
     unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Wait:
-    """The device must not work now.
-
-    Attributes:
-        reason: The missing condition, for the owner.
-        seconds: When to ask again, at the latest.
-    """
+    """The device must not work now: the missing condition, and the seconds until it asks again."""
 
     reason: str
     seconds: float
@@ -85,11 +75,9 @@ Verdict = Ready | Wait
 
 
 def decide(policy: PolicySettings, sensors: Sensors, now: float) -> Verdict:
-    """Return whether the device may work.
+    """Return whether the device may work at ``now``, seconds since 1970 UTC.
 
-    Args:
-        sensors: Read only inside the time window, so that a waiting device stays asleep.
-        now: Seconds since 1970 UTC.
+    Sensors are read only inside the time window, so that a waiting device stays asleep.
     """
     if policy.window is not None:
         until_open_s = seconds_until_open(policy.window, now)
@@ -110,11 +98,7 @@ def decide(policy: PolicySettings, sensors: Sensors, now: float) -> Verdict:
 
 
 def seconds_until_open(window: str, now: float) -> float:
-    """Return 0 inside a time window, else the seconds until it opens by the local clock.
-
-    Where the clock is put forward or back in between, the figure is off by that hour; asking
-    again on waking corrects it.
-    """
+    """Return 0 inside a time window, else seconds until it opens; a clock change shifts it."""
     start, end = window_minutes(window)
     local = time.localtime(now)
     minute = local.tm_hour * 60 + local.tm_min

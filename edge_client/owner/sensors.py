@@ -22,15 +22,7 @@ _METERED_LINKS = ("wwan", "ppp", "rmnet", "wwp")
 
 @dataclass(frozen=True)
 class Reading:
-    """The sensors' readings now; None where one cannot know.
-
-    Attributes:
-        is_charging: Whether mains power is connected.
-        is_idle: Whether nobody is using the device.
-        is_unmetered: Whether traffic costs nothing.
-        battery_percent: Charge of the battery, 0 to 100.
-        temperature_c: Highest temperature inside, in degrees Celsius.
-    """
+    """Readings, None if unknown: charge 0 to 100, highest temperature in degrees Celsius."""
 
     is_charging: bool | None = None
     is_idle: bool | None = None

@@ -39,13 +39,9 @@ class ClientSettingsError(ValueError):
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a device works and what it keeps.
+    """The owner's rules for when a device works and which of its text is kept.
 
-    Attributes:
-        policy: When the device may work.
-        text: The part of the device's own text that is kept.
-        keep_warm_s: Seconds that the training process stays in memory after a round (about
-            250 MB); 0 ends it at once.
+    For ``keep_warm_s`` seconds after a round training stays in memory (about 250 MB); 0 ends it.
     """
 
     policy: PolicySettings = PolicySettings()

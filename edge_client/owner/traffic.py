@@ -12,13 +12,7 @@ _DAY_S = 86_400
 
 
 class Day(msgspec.Struct, frozen=True, kw_only=True):
-    """One day's bytes.
-
-    Attributes:
-        day: Days since 1970 UTC.
-        bytes_down: Bytes fetched.
-        bytes_up: Bytes sent.
-    """
+    """The bytes of one day, which is counted from 1970 UTC."""
 
     day: int
     bytes_down: int = 0
@@ -31,10 +25,9 @@ class Day(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traffic:
-    """A file with the numbers of one UTC day.
+    """A file with the numbers of one UTC day; an unreadable one counts as an empty day.
 
-    A file that cannot be read counts as an empty day: the limit protects a data plan, and a
-    device that stopped for good over a broken counter would protect nothing.
+    The limit protects a data plan, which a device stopped for good by a broken counter would not.
     """
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:

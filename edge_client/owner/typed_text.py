@@ -1,12 +1,12 @@
 """Text that a person typed on this device, kept only as long as its owner says.
 
 A JSONL file, one text a line, oldest first: ``{"text": ..., "time": ..., "incognito": false}``. A
-keyboard on the device appends to it, through `LocalText.add` or by itself; training reads it. Age
-and size limits hold at every read, and `LocalText.tidy` also removes from the file what they
-exclude. Texts from incognito fields are never stored, and never read if another program stored
-them. Replacing a file does not wipe the old one's blocks from a flash disk: use an encrypted one.
+keyboard appends to it, through `LocalText.add` or by itself; training reads it. Age and size limits
+hold at every read, and `LocalText.tidy` also removes what they exclude from the file. Incognito
+texts are never stored, and never read if another program stored them. Replacing a file does not
+wipe the old one's blocks from a flash disk: use an encrypted one.
 
-A folder of text files is its owner's own: limits do not apply to it and nothing is removed there.
+A folder of text files is its owner's own: no limits apply there and nothing is removed.
 """
 
 import contextlib
@@ -33,8 +33,7 @@ class TextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         retention_days: Age at which a text is removed, in days; absent means never.
         largest_bytes: Most bytes kept, newest first; absent means any number.
         largest_texts: Most texts kept, newest first; absent means any number.
-        delete_after_use: Whether a text is removed once an update trained on it has been sealed;
-            whoever trains acts on it.
+        delete_after_use: Whether the trainer removes a text once an update trained on it is sealed.
     """
 
     retention_days: float | None = None
@@ -53,13 +52,9 @@ class TextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class TypedText(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the file.
+    """One line of the file; ``incognito`` if the field asked not to be learnt from.
 
-    Attributes:
-        text: The text.
-        time: When, in seconds since 1970 UTC; a line without it is as old as the file's last
-            change.
-        incognito: Whether the field asked not to be learnt from.
+    ``time`` is seconds since 1970 UTC, without it that of the file's last change.
     """
 
     text: str
@@ -69,12 +64,7 @@ class TypedText(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class StoredText:
-    """One text as it was read.
-
-    Attributes:
-        text: The text.
-        line: Its line in the file, by which `LocalText.delete` finds it again.
-    """
+    """One text and its line in the file, by which `LocalText.delete` finds it again."""
 
     text: str
     line: bytes

@@ -1,10 +1,9 @@
 """A generic head that learns as if all classes were equal, and a personal one that adds to it.
 
-The generic head and the body minimise balanced softmax: the logits plus the logarithm of how often
-the client has each class. The personal head learns what is left, on features and generic logits
-that it does not move. The prediction is the sum of both.
-
-A personal head starts at zero, so that a client that never trained predicts as everyone's model.
+The generic head and the body minimise balanced softmax: the logits plus the log of how often the
+client has each class. The personal head learns what is left, on features and generic logits that it
+does not move, and the prediction is the sum. It starts at zero, so that a client that never trained
+predicts as everyone's model.
 
 References:
     [FedRoD] Chen and Chao, "On Bridging Generic and Personalized Federated Learning for Image
@@ -85,10 +84,9 @@ class BalancedHeadHalf:
 
 
 class PersonalHead:
-    """A client's personal head while it is trained or asked."""
+    """A client's personal head while it is trained or asked, copied from what the client keeps."""
 
     def __init__(self, extras: Mapping[str, Tensor], device: torch.device) -> None:
-        """Copy the head from what the client keeps."""
         self._values = {name: value.to(device, copy=True) for name, value in extras.items()}
 
     def logits(self, features: Tensor) -> Tensor:
@@ -98,10 +96,8 @@ class PersonalHead:
     def step(self, features: Tensor, generic: Tensor, targets: Tensor, rate: float) -> None:
         """Take one step of plain SGD on the cross-entropy of the sum ([FedRoD] Eq. 8).
 
-        Args:
-            features: Float32, shape ``(targets, embed)``; not moved.
-            generic: Logits of the generic head, shape ``(targets, classes)``; not moved.
-            targets: Right classes, int64, shape ``(targets,)``.
+        ``features``, float32 ``(targets, embed)``, and the generic logits, ``(targets, classes)``,
+        are not moved. ``targets`` are the right classes, int64, ``(targets,)``.
         """
         for value in self._values.values():
             value.requires_grad_(True)
@@ -117,11 +113,7 @@ class PersonalHead:
 
 
 class BalancedSoftmax:
-    """The objective CE(logits + log π_i) over the client's examples; a ``LocalObjective``.
-
-    Attributes:
-        head: The personal head, which ``step_personal_head`` trains.
-    """
+    """The objective CE(logits + log π_i) over the client's examples; a ``LocalObjective``."""
 
     def __init__(
         self,
@@ -132,7 +124,6 @@ class BalancedSoftmax:
         head: PersonalHead,
         learning_rate: float,
     ) -> None:
-        """Take a client's examples, which the task has checked."""
         self.head = head
         self._task = task
         self._examples = examples
@@ -161,10 +152,7 @@ class BalancedSoftmax:
             self.head.step(*self._last, self._rate)
 
     def _log_frequencies(self, logits: Tensor) -> Tensor:
-        """Return the logarithm of each class' count: -inf, and so no probability, where it is 0.
-
-        Counts give the same loss as shares: a constant on all logits changes no probability.
-        """
+        """Return the log of each class' count, -inf for 0; counts give the same loss as shares."""
         if self._frequencies is None:
             targets = self._task.targets(self._examples)
             counts = torch.bincount(targets, minlength=logits.shape[1])

@@ -1,11 +1,9 @@
 """Classify with Gaussian processes on features that the network makes: pFedGP.
 
 Every tensor is shared. A client trains the network so that its own processes predict one half of
-its examples from the other; to predict, it makes them from all its training examples, and forgets
-them again.
-
-The processes read what the network's last layer gives, so that layer is trained like the others.
-The authors' network ends the same way, in a linear layer of 84.
+its examples from the other. To predict, it makes them from all its training examples, and forgets
+them. They read what the network's last layer gives, so that layer is trained like the others; the
+authors' network, too, ends in a linear layer, of 84.
 
 References:
     [pFedGP] Achituve, Shamsian, Navon, Chechik, Fetaya, "Personalized Federated Learning with
@@ -50,10 +48,7 @@ class GaussianProcessHalf:
         return {}
 
     def train(self, client: ClientRound) -> Learnt:
-        """Take ``inner_steps`` steps, each on all of the client's examples.
-
-        The plan's ``local_epochs`` and ``batch_size`` are not used.
-        """
+        """Take ``inner_steps`` steps on all examples, ignoring the plan's epochs and batch size."""
         descent = client.descent
         objective = PredictiveObjective(
             feature_task(descent.task, self._settings.method),
@@ -111,7 +106,6 @@ class PredictiveObjective:
         settings: GaussianProcessSettings,
         generator: torch.Generator,
     ) -> None:
-        """Take a client's examples, which the task has checked, and the source of all draws."""
         self._task = task
         self._examples = examples
         whole = max(task.example_count(examples), 1)

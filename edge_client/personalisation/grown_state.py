@@ -1,11 +1,8 @@
 """Take up what a client kept when its model had fewer layers.
 
-A device that was away while the model grew has a state of an older stage. Missing tensors are added
-as everywhere else: personal tensors of new layers start as `models.networks.grown_layers` draws
-them, and what the method keeps beside the model as for a client that never trained.
-
-The loss of compression of another stage, or under a plan that no longer keeps it, is dropped, and
-said so: it is of no use to the model as it is now.
+Personal tensors of new layers start as `models.networks.grown_layers` draws them; what the method
+keeps beside the model starts as for a client that never trained. The loss of compression of another
+stage, or under a plan that no longer keeps it, is useless now. It is dropped and logged.
 """
 
 import logging
@@ -38,10 +35,6 @@ def kept_layout(plan: Plan, half: ClientHalf) -> StateLayout:
 
 def read_kept_state(path: Path, plan: Plan, layout: StateLayout) -> PersonalState | None:
     """Return a client's state as the plan's model needs it, or None if it keeps none yet.
-
-    Args:
-        path: Where it is kept.
-        plan: The tensors that are trained now.
 
     Raises:
         PersonalStateError: If the file is damaged, or of no stage of this model and method.

@@ -1,10 +1,8 @@
-"""The protocol of a personalisation method's client half, and what it is given.
+"""The protocol of a personalisation method's client half, and its inputs.
 
-Roles say which tensors a client keeps and which it sends; the loop in
-``edge_client.descent.descent``
-trains them. A client half says what a method does beyond that: in which order it trains what, by
-which objective, what it keeps beside the model, and how it predicts. One object serves client after
-client and keeps nothing between them.
+Roles say which tensors a client keeps and which it sends; ``edge_client.descent.descent`` trains
+them. A client half says what a method does beyond that: the order and objective of training, what
+it keeps beside the model, and how it predicts. It keeps nothing between clients.
 """
 
 from collections.abc import Mapping
@@ -26,17 +24,14 @@ from models.vector.schema import Schema, TensorSpec
 
 @dataclass(frozen=True)
 class ClientRound:
-    """The parts that one client's training needs.
+    """The parts that one client's training needs; none of the tensors here may be changed.
 
     Attributes:
-        descent: Trains the network on the client's examples. The network holds the received
-            tensors and the client's personal ones.
-        optimiser: One of all the network's parameters; its state is the one that is kept where the
-            plan keeps it.
-        schema: Every tensor of the model, with its role.
-        received: The model as the client starts from it, personal tensors included: flat float32
-            in the order of ``schema``, on the CPU; not to be changed.
-        extras: The tensors that the client kept beside the model, by name; not to be changed.
+        descent: Trains the network, which holds the received and the personal tensors.
+        optimiser: One of all the network's parameters, with the state that the plan keeps, if any.
+        received: The model as the client starts from it, personal tensors included: flat float32 in
+            the order of ``schema``, on the CPU.
+        extras: The tensors that the client kept beside the model, by name.
     """
 
     descent: Descent
@@ -49,10 +44,7 @@ class ClientRound:
 class Learnt(NamedTuple):
     """The outcome of a client's training, beside what the network now holds.
 
-    Attributes:
-        mean_loss: Mean training loss in nats.
-        extras: The tensors that the client keeps beside the model, by name, on the CPU; every one
-            that ``extra_tensors`` lists.
+    ``mean_loss`` is in nats; ``extras``, on the CPU, are all that ``extra_tensors`` lists.
     """
 
     mean_loss: float
@@ -65,16 +57,10 @@ class ClientScoring:
 
     Attributes:
         network: Holds the client's model: shared, generated and personal tensors.
-        task: The plan's.
-        schema: Every tensor of the model, with its role.
         extras: The tensors that the client keeps beside the model, by name; not to be changed.
-        examples: The examples that are scored, of the task.
         training_examples: The client's own training examples; a method may look at them.
-        training: The plan's.
-        generator: Draws, for a method that predicts by sampling; the same for the same client
-            whatever the round.
+        generator: Draws for a method that predicts by sampling; the same in every round.
         batch_size: Examples read side by side; changes the speed alone.
-        device: Where the network lies.
     """
 
     network: Network
@@ -95,9 +81,6 @@ class ClientHalf(Protocol):
     def extra_tensors(self, schema: Schema) -> tuple[TensorSpec, ...]:
         """Return what a client keeps beside its personal tensors; names unlike the model's.
 
-        Args:
-            schema: Every tensor of the model, with its role.
-
         Raises:
             ValueError: If the method cannot work on such a model.
         """
@@ -106,10 +89,7 @@ class ClientHalf(Protocol):
     def first_extras(self, schema: Schema, model: Tensor) -> Mapping[str, Tensor]:
         """Return what a client that never trained is taken to keep.
 
-        Args:
-            schema: Every tensor of the model, with its role.
-            model: The model as the client would start from it, flat float32 in that order, on the
-                CPU; not to be changed.
+        It would start from ``model``, flat float32 in schema order, on the CPU; not to be changed.
         """
         ...
 
@@ -118,11 +98,7 @@ class ClientHalf(Protocol):
         ...
 
     def evaluate(self, client: ClientScoring) -> Counts:
-        """Score one client's model on the client's examples.
-
-        Args:
-            client: The client's model and examples.
-        """
+        """Score one client's model on the client's examples."""
         ...
 
 
@@ -131,9 +107,5 @@ class ScoresWords(Protocol):
     """A client half whose next words come from more than the network that it is given."""
 
     def word_scores(self, client: ClientScoring) -> WordScores:
-        """Lay the model that predicts into the network, and return what scores its words.
-
-        Args:
-            client: The client's model and training examples; ``examples`` are not read.
-        """
+        """Lay the predicting model into the network, and return what scores its words."""
         ...

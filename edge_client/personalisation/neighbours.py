@@ -36,7 +36,7 @@ class NeighboursHalf:
     """Training as the task does it; prediction by the network and the client's nearest examples."""
 
     def __init__(self, settings: NeighbourSettings) -> None:
-        """Take the settings.
+        """Prepare for prediction.
 
         Raises:
             MissingFaissError: If FAISS is not installed: now, not when all rounds are over.

@@ -30,8 +30,7 @@ _PREFIX = "own."
 class PFedMeHalf:
     """Training of θ, drawn to the client's copy w of the global model; w is sent ([pFedMe]).
 
-    θ starts from the received model and is not set back between batches. A buffer, which no
-    gradient moves, is θ's and w's alike.
+    θ starts from the received model and persists between batches. Buffers are θ's and w's alike.
     """
 
     def __init__(self, settings: PFedMeSettings) -> None:
@@ -119,12 +118,7 @@ class DittoHalf:
 
 
 def own_model(schema: Schema, extras: Mapping[str, Tensor]) -> Tensor:
-    """Return the model of a client's own, flat float32 in the order of ``schema``.
-
-    Args:
-        schema: Every tensor of the model.
-        extras: The tensors that the client keeps beside the model that travels.
-    """
+    """Return the client's own model from ``extras``, flat float32 in the order of ``schema``."""
     return torch.cat([extras[_PREFIX + spec.name].reshape(-1) for spec in schema.tensors])
 
 

@@ -22,11 +22,7 @@ def pull_towards(
 ) -> Callable[[], None]:
     """Return what adds the gradient of strength/2·|θ - anchor|² to that of each parameter.
 
-    Args:
-        network: Being trained.
-        anchor: Flat float32, shape ``(elements,)``, on the CPU; read anew at each call, so it may
-            move.
-        strength: The strength of the pull, > 0.
+    The anchor, flat float32 on the CPU, is read anew at each call, so it may move; strength > 0.
     """
     device = next(network.parameters()).device
     flat = anchor.to(device)

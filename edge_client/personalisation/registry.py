@@ -1,8 +1,4 @@
-"""Choose the client half of the personalisation method.
-
-A method that only chooses roles has none of its own. One that does more is one file here and one
-case below.
-"""
+"""Choose the client half of the personalisation method; one that only chooses roles has none."""
 
 from edge_client.personalisation.balanced_head import BalancedHeadHalf
 from edge_client.personalisation.gaussian_process import GaussianProcessHalf

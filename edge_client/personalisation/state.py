@@ -1,11 +1,9 @@
 """A client's own state between rounds: its personal tensors, and what a method adds.
 
-What compressing its last update lost is kept with them, where the plan feeds it back: it counts
-under the same condition, that the update was acknowledged.
-
-A state is one flat vector in the layout of ``StateLayout``, so it is written and read like
-parameters: no pickle, and a file of another model, method or layout is refused before its values
-are looked at. It never leaves the device.
+Where the plan feeds back what compressing its last update lost, that is kept too: it counts under
+the same condition, that the update was acknowledged. A state is one flat vector in the layout of
+``StateLayout``, without pickle. A file of another model, method or layout is refused before its
+values are looked at. It never leaves the device.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,10 +34,8 @@ class PersonalState:
 
     Attributes:
         personal: The model's personal tensors, flat float32 in schema order.
-        extras: The tensors that the method keeps beside them, by name: float32, in their own
-            shapes.
-        residual: The loss of compressing the last update, flat float32 in the layout of what is
-            sent; None for nothing.
+        extras: The tensors that the method keeps beside them, by name: float32, own shapes.
+        residual: The loss of compressing the last update, flat float32 as what is sent, or None.
     """
 
     personal: Tensor
@@ -49,12 +45,9 @@ class PersonalState:
 
 @dataclass(frozen=True)
 class StateLayout:
-    """The layout of a client's state under one model and method.
+    """The layout of a client's state under one model and method; each part may be empty.
 
-    Attributes:
-        personal: The model's personal tensors; there may be none.
-        extras: The tensors that the method keeps beside them; there may be none.
-        residual: The loss of compression: as what is sent; empty where it is not kept.
+    ``residual``, the loss of compression, is laid out as what is sent.
     """
 
     personal: Schema
@@ -88,24 +81,17 @@ class StateLayout:
 def write_state(
     path: Path, layout: StateLayout, state: PersonalState, *, flush: bool = True
 ) -> None:
-    """Replace a client's state, durably and all at once.
-
-    Args:
-        path: Where it is kept; its folder must exist.
-        state: To be kept.
+    """Replace a client's state, durably and all at once; the folder of ``path`` must exist.
 
     Raises:
         CodecError: If the state does not fit the layout, or holds NaN or infinity.
-        OSError: If the disk is full; what was there is untouched.
+        OSError: If the disk is full; the old file is untouched.
     """
     write_atomically(path, encode(layout.whole, flat_state(layout, state).numpy()), flush=flush)
 
 
 def read_state(path: Path, layout: StateLayout) -> PersonalState | None:
     """Return a client's state, or None if it keeps none yet.
-
-    Args:
-        path: Where it is kept.
 
     Raises:
         PersonalStateError: If the file is damaged, or the model or the method has changed since.

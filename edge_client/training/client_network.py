@@ -1,8 +1,7 @@
 """Lay one client's model into the network that trains and scores all of them.
 
-On a processor, what was received lies in the memory of the update and what is personal in that of
-the client's next state: training writes there, and nothing is copied to read it back. An
-accelerator has its own layout for both.
+On a processor, received tensors lie in the memory of the update and personal ones in that of the
+client's next state, so reading back copies nothing. An accelerator has its own layout for both.
 """
 
 import torch
@@ -24,15 +23,10 @@ from models.vector.schema import SENT, Role
 
 
 class ClientNetwork:
-    """The network and whose model is in it.
+    """The network of the plan's architecture, and whose model is in it.
 
-    Attributes:
-        network: Has the plan's architecture.
-        device: Where it lies.
-        schema: Every tensor of the model, with its role.
-        received: Those that come with the round.
-        sent: Those of them that are trained and sent.
-        personal: Those that stay; there may be none.
+    ``schema`` has every tensor with its role: those ``received`` come with the round, those
+    ``sent`` are trained among them, and those ``personal`` stay; there may be none.
     """
 
     def __init__(self, plan: Plan, device: torch.device) -> None:
@@ -58,11 +52,7 @@ class ClientNetwork:
             parameter.requires_grad_(name not in frozen)
 
     def train_layers_of(self, round_number: int) -> None:
-        """Let gradients reach the layers of a round alone, where the plan trains them in turn.
-
-        Args:
-            round_number: Round, from 1.
-        """
+        """Let gradients reach a round's layers alone, where the plan trains them in turn."""
         compression = self._plan.compression
         if compression is None or compression.layer_groups is None:
             return
@@ -71,14 +61,13 @@ class ClientNetwork:
             parameter.requires_grad_(name in trained)
 
     def load(self, parameters: Tensor, personal: Tensor | None, into: Tensor | None = None) -> None:
-        """Set every tensor to one client's.
+        """Set every tensor to one client's, from vectors that are not changed.
 
         Args:
-            parameters: The received parameters, flat float32 in the layout of ``received``; not
-                changed.
-            personal: The client's own, in that of ``personal``; not changed. None before its first
-                round: then they are the personal part of the model that the run starts from, so a
-                device draws what a simulation draws, and all clients start alike.
+            parameters: The received parameters, flat float32 in the layout of ``received``.
+            personal: The client's own, in that of ``personal``. None before its first round: then
+                they are the personal part of the model that the run starts from, so a device draws
+                what a simulation draws, and all clients start alike.
             into: Memory that ``update`` may be written to, in the layout of ``sent``.
 
         Raises:
@@ -101,12 +90,8 @@ class ClientNetwork:
     def loaded(self, parameters: Tensor) -> Tensor:
         """Return the whole model that was loaded, as long as it is not trained.
 
-        Args:
-            parameters: As given to ``load``.
-
-        Returns:
-            Flat float32 in the order of ``schema``, on the CPU: ``parameters`` itself where nothing
-            is personal, else a copy that training leaves as it is.
+        It is flat float32 in the order of ``schema``, on the CPU: the ``parameters`` given to
+        ``load`` where nothing is personal, else a copy that training leaves as it is.
         """
         if not self.personal.tensors:
             return parameters
@@ -116,12 +101,9 @@ class ClientNetwork:
         return model
 
     def update(self, parameters: Tensor) -> Tensor:
-        """Return what is sent, trained minus received, in the memory given to ``load`` if it fits.
+        """Return trained minus received ``parameters``, in the memory given to ``load`` if it fits.
 
         Nothing may be trained or scored afterwards before the next ``load``.
-
-        Args:
-            parameters: As given to ``load``.
         """
         if self._memory is None:
             difference = read_update(self.network, self.received, parameters)

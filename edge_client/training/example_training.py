@@ -2,8 +2,7 @@
 
 Every step throws a secret coin for each sentence, clips the gradient of each one drawn, adds noise
 to their sum, and divides by the plan's ``batch_size``: a constant, as the number drawn, or the
-number there are, would tell what the noise hides. A step in which nothing was drawn is noise
-alone, and is taken like any other.
+number there are, would tell what the noise hides. A step that draws none is noise alone.
 
 References:
     [DP-SGD] Abadi et al., "Deep Learning with Differential Privacy", CCS 2016, arXiv:1607.00133,
@@ -33,12 +32,7 @@ _LOGITS = 1 << 24
 
 @dataclass(frozen=True)
 class SecretDraws:
-    """The keys of one client's round.
-
-    Attributes:
-        keys: Where they come from.
-        label: Names round and client.
-    """
+    """The keys of one client's round, which ``label`` names."""
 
     keys: NoiseKeys
     label: str
@@ -61,7 +55,7 @@ class ExampleTraining:
         """Take a network whose every tensor is in the schema.
 
         Raises:
-            ValueError: If the gradients of each example are not known for one of its layers.
+            ValueError: If one of its layers has no gradients for each example.
         """
         self._network = network
         self._schema = schema
@@ -81,15 +75,7 @@ class ExampleTraining:
         return examples * self._training.bptt_steps
 
     def descend(self, optimiser: Optimiser, stream: Tensor, draws: SecretDraws) -> float:
-        """Run every step of a round.
-
-        Args:
-            stream: The person's text, int64, shape ``(tokens,)``.
-            draws: Keys of the coins and of the noise.
-
-        Returns:
-            Mean loss in nats over the examples as they were drawn; NaN if none was.
-        """
+        """Run a round on int64 ``(tokens,)``; return the mean loss in nats, NaN if none drawn."""
         self._network.train()
         longest = self._network.context_size or self._training.bptt_steps
         edges = sentence_edges(stream, min(longest, self._training.bptt_steps))

@@ -1,8 +1,7 @@
 """Train one round on one person's examples, or score a model on them.
 
-Simulation and device call the same functions: parameters in, client update or counts out. Nothing
-here touches a socket or a file. In float32 with one thread an operation, the same plan,
-parameters, examples, round and client name give the same bits.
+Simulation and device share these functions, which touch no socket or file. In float32 with one
+thread an operation, the same plan, parameters, examples, round and client name give the same bits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,21 +39,20 @@ EVALUATION_BATCH = 64
 
 @dataclass(frozen=True)
 class LocalResult:
-    """The outcome of one client's round.
+    """The outcome of one client's round; ``update_norm`` and ``mean_loss`` are never sent.
 
     Attributes:
         update: The update as it arrives: trained minus received parameters, clipped, with the
             mode's client half applied, and rounded where the plan compresses it; flat float32 in
             the layout of ``models.plan.plan.upload_schema``.
-        update_norm: L2 norm before clipping and noise; never sent.
+        update_norm: L2 norm before clipping and noise.
         example_count: Target tokens in one pass over the client's examples, whatever
             ``local_epochs`` says; with ``example_privacy`` the same for every client. A sender that
             tells it, or weighs by it, keeps to the plan's ``example_cap``.
-        mean_loss: Mean of the local objective over every target of every pass, in nats; measured
-            while training, and never sent. NaN where ``example_privacy`` drew no example.
-        optimiser_state: To be given to the client's next round where the plan keeps it, else None.
-        personal: The state that the client keeps to itself until its next round; None where there
-            is nothing to keep.
+        mean_loss: Mean of the local objective over every target of every pass, in nats, measured
+            while training. NaN where ``example_privacy`` drew no example.
+        optimiser_state: For the client's next round where the plan keeps it, else None.
+        personal: The state that the client keeps until its next round; None if there is none.
         payload: The payload that travels; None where that is ``update`` as it is.
     """
 
@@ -71,9 +69,6 @@ class LocalTrainer:
     """A trainer of client after client on one device, with one network for all of them.
 
     A client leaves nothing behind for the next: parameters, state and draws are set anew.
-
-    Attributes:
-        layout: The layout of a client's personal state.
     """
 
     def __init__(
@@ -83,14 +78,10 @@ class LocalTrainer:
         *,
         keys: NoiseKeys | None = None,
     ) -> None:
-        """Build the plan's network.
-
-        Args:
-            keys: Keys of secret draws; the operating system's outside tests.
+        """Build the plan's network; only tests give ``keys`` of secret draws.
 
         Raises:
-            ValueError: If the plan names a task that is not there, or its model lacks a part that
-                its method needs.
+            ValueError: If the plan's task is unknown, or its model lacks a part for its method.
         """
         self._plan = plan
         self._device = torch.device(device)
@@ -126,17 +117,14 @@ class LocalTrainer:
         """Train one client's round.
 
         Args:
-            parameters: The received parameters: flat float32 in the layout of
-                ``models.plan.plan.download_schema``; not changed.
+            parameters: Flat float32 as ``models.plan.plan.download_schema`` says; not changed.
             examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
             round_number: Round, from 1.
-            optimiser_state: The state that this client's last round returned; read only where the
-                plan keeps it.
-            personal: The state that this client's last round returned; None before its first.
+            optimiser_state: That of this client's last round; read only where the plan keeps it.
+            personal: The state of this client's last round; None before its first.
             into: Memory that the update may be written to, in the layout of
                 ``models.plan.plan.upload_schema``; the result says where it lies.
-            clipping_norm: This round's, where it changes from round to round and the plan has that
-                of the first; else the plan's.
+            clipping_norm: This round's, if it changes from round to round; else the plan's.
 
         Raises:
             UnusableExamplesError: If the examples cannot be trained on.
@@ -220,11 +208,7 @@ class LocalTrainer:
     ) -> Counts:
         """Score one client's own model on its own held-out examples, in float32.
 
-        Args:
-            parameters: As in ``train``.
-            training_examples: The examples that the client trains on; a method may look at them.
-            personal: The state that this client's last round returned; None before its first.
-            batch_size: Examples read side by side; changes the speed alone.
+        Parameters and ``personal`` are as in ``train``; ``batch_size`` changes the speed alone.
 
         Raises:
             UnusableExamplesError: If the examples are not the network's.
@@ -252,14 +236,9 @@ class LocalTrainer:
         training_examples: Any = None,  # of the plan's task
         personal: PersonalState | None = None,
     ) -> KeystrokeCounts:
-        """Count the keys that one client's own model would have saved it on its own text.
+        """Count the keys that one client's own model would have saved it on its own text, in words.
 
-        Args:
-            parameters: As in ``train``.
-            sentences: The client's text, in words.
-            vocabulary: The words of the model's rows.
-            training_examples: The examples that the client trains on; a method may look at them.
-            personal: The state that this client's last round returned; None before its first.
+        The other arguments are as in ``evaluate``; the vocabulary is that of the model's rows.
 
         Raises:
             ValueError: If parameters, state or vocabulary do not fit the plan's model.
@@ -334,13 +313,9 @@ def evaluate_users(
     device: torch.device | str = "cpu",
     batch_size: int = EVALUATION_BATCH,
 ) -> Counts:
-    """Score the parameters on the held-out examples of many people, each apart from the others.
+    """Score flat float32 parameters on many people's held-out examples, each apart from the others.
 
-    Args:
-        plan: Names the task and the model.
-        parameters: Flat float32, shape ``(elements,)``.
-        users: Examples of one person each.
-        batch_size: Texts read side by side; changes the speed alone.
+    The ``batch_size``, texts read side by side, changes the speed alone.
 
     Raises:
         ValueError: If something does not fit the plan.

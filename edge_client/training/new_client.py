@@ -2,14 +2,12 @@
 
 Nothing is sent, and nobody else's model changes. The fitted part depends on the method: an
 embedding where a hypernetwork makes tensors, with the personal tensors beside it; else the personal
-tensors, or FedRoD's personal head, or a model of one's own; and every tensor where the method has
-nothing personal. A tree of Gaussian processes needs no fitting: it is made of the client's
-examples.
+tensors, FedRoD's personal head, or a model of one's own; and every tensor where nothing is
+personal. A tree of Gaussian processes needs no fitting.
 
-An embedding starts at the best of several draws, as far as the client's own examples can tell, and
-descends batch by batch: its tensors are generated, take one step on the batch, and what that step
-did is pulled back to the embedding. Batches are small, so that one pass over few examples is many
-steps.
+An embedding starts at the best of several draws by the client's own examples, and descends batch by
+batch: its tensors are generated, take one step on the batch, and that step is pulled back to the
+embedding. Small batches make one pass over few examples many steps.
 
 References:
     [FedTP] Li et al., TNNLS 2023, arXiv:2211.01572, section IV-B.3: novel clients.
@@ -57,10 +55,8 @@ from models.vector.seeds import client_seed
 class Fitted:
     """A new client's model, as ``LocalTrainer.evaluate`` takes it.
 
-    Attributes:
-        parameters: The parameters that a client receives, generated tensors included: flat float32
-            in the layout of ``models.plan.plan.download_schema``.
-        personal: The tensors that the client keeps to itself; empty where the method keeps nothing.
+    ``parameters`` include generated tensors: flat float32 in the layout of
+    ``models.plan.plan.download_schema``. ``personal`` is empty where the method keeps nothing.
     """
 
     parameters: Tensor
@@ -76,11 +72,7 @@ class NewClientFit:
         hypernetwork: Hypernetwork | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """Build the plan's network.
-
-        Args:
-            plan: Names method, model and training.
-            hypernetwork: φ of a method that generates tensors; not changed.
+        """Build the plan's network; the hypernetwork φ is not changed.
 
         Raises:
             ValueError: If the method generates tensors and there is no hypernetwork.
@@ -119,19 +111,14 @@ class NewClientFit:
         settings: EmbeddingFitSettings,
         after_epoch: Callable[[int, Fitted], None] | None = None,
     ) -> Tensor | None:
-        """Fit one client's model, and return its embedding where the method has one.
+        """Fit one client's model; return its embedding, ``(embedding_size,)``, if it has one.
 
         Args:
-            released: Flat float32 in the layout of ``models.plan.plan.released_schema``; not
-            changed. examples: The client's, to train on.
+            released: Flat float32 as ``models.plan.plan.released_schema`` says; not changed.
             client_name: The seed of the client's first embedding and of the order of its examples.
-            settings: Epochs, and how the embedding starts and steps; everything else steps as in a
-                round.
+            settings: Epochs, and how the embedding starts and steps; the rest steps as in a round.
             after_epoch: Called with the epoch's number, from 0 for the model before any fitting,
                 and the model after it; a start is chosen in the first epoch.
-
-        Returns:
-            The embedding, float32, shape ``(embedding_size,)``; None where there is none.
 
         Raises:
             DivergedFitError: If the embedding leaves the finite numbers.
@@ -276,9 +263,9 @@ class _OneFit:
     def _descent(self, epoch: int) -> tuple[Descent, Optimiser]:
         """Lay the client's model into the network, and return what trains it for one epoch.
 
-        The network's optimiser is the same in every epoch: with one batch an epoch, Adam would
-        otherwise take nothing but first steps, all of them of full size. A model that a method
-        trains beside the network (Ditto's, pFedMe's) begins its own anew.
+        The network's optimiser persists: with one batch an epoch, Adam would otherwise take only
+        first steps, of full size. A model beside the network (Ditto's, pFedMe's) begins its own
+        anew.
         """
         fit, client = self._fit, self._client
         client.load(self._received, self._personal.personal)
@@ -327,12 +314,10 @@ class _Carried:
         self._state: Tensor | None = None
 
     def batches(self, network: Network, generator: torch.Generator) -> Iterator[Any]:
-        """Yield the batch."""
         yield self.batch
 
     def loss(
         self, network: Network, batch: Any, state: Tensor | None
     ) -> tuple[Tensor, int, Tensor | None]:
-        """Return what the objective says after the batch before."""
         loss, count, self._state = self.objective.loss(network, batch, self._state)
         return loss, count, None

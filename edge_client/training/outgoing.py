@@ -1,11 +1,9 @@
-"""Make what a device sends of what it trained: clip, then noise, then compress.
+"""Make what a device sends of what it trained: clip, then noise, then compress, in this order only.
 
-The order is the only one there is. Noise of the device's own is added to what was clipped and not
-rounded, so compression is post-processing of what the noise hides; noise of the coordinator's is
-added after it has decoded the update and clipped it again.
-
-The loss of compression is the device's to keep where the plan feeds it back. It is added to the
-next update before that is clipped, so no update ever reaches beyond the clip because of it.
+The device's own noise is added to what was clipped and not rounded, so compression is
+post-processing of what the noise hides; the coordinator's is added after it has decoded the update
+and clipped it again. Where the plan feeds the loss of compression back, the device keeps it and
+adds it to the next update before clipping, so no update reaches beyond the clip because of it.
 
 References:
     [EF] Karimireddy et al., "Error Feedback Fixes SignSGD and other Gradient Compression Schemes",
@@ -33,8 +31,7 @@ class Outgoing:
     """One client's update as it leaves, with what is told beside it.
 
     Attributes:
-        update: The update as it arrives, in the layout of ``models.plan.plan.upload_schema``: the
-            update itself where nothing changed it.
+        update: The update as it arrives, in the layout of ``models.plan.plan.upload_schema``.
         norm: L2 norm of what was trained, with what was fed back, before clipping and noise.
         payload: The payload that travels; None where that is the update as it is.
         residual: The loss of compression, to be fed back; None where the plan does not ask for it.
@@ -60,7 +57,6 @@ def outgoing_update(
     """Clip an update, apply the client's half of the noise mode, and compress it.
 
     Args:
-        plan: Its noise mode, clipping and compression.
         update: Trained minus received, flat float32, shape ``(elements,)``; not changed.
         tensors: Where each tensor that is sent lies in it.
         travels_as: The plan's ``models.compression.update_format.update_format``.

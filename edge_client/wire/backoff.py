@@ -1,7 +1,6 @@
-"""Wait longer after each failure, by a random amount, so that devices never return in step.
+"""Wait longer after each failure, with full jitter: a uniform draw below an exponential ceiling.
 
-After a coordinator restarts, every device that lost its stream comes back. Full jitter (a uniform
-draw below an exponential ceiling) spreads them evenly over the ceiling.
+After a coordinator restarts, it spreads the devices that come back evenly over the ceiling.
 """
 
 import random

@@ -1,7 +1,6 @@
 """Take up the coordinator's keys when they change: check them against the authority, keep them.
 
-A lease names the keys of its round, so a device that was away while the coordinator renewed its
-certificates needs no call of its own to learn of it.
+A lease names the keys of its round, so a device that was away needs no call of its own.
 """
 
 import logging
@@ -14,28 +13,20 @@ logger = logging.getLogger(__name__)
 
 
 def check_keys(keys: CoordinatorKeys, *, ca: bytes, now: float) -> None:
-    """Check that both certificates are the coordinator's and may be used.
-
-    Args:
-        ca: The federation's CA, DER.
-        now: Seconds since 1970 UTC.
+    """Check that the CA (DER) certified both keys as the coordinator's, valid at ``now`` (Unix s).
 
     Raises:
-        CertificateError: If one is not.
+        CertificateError: If it did not.
     """
     for use, der in ((KeyUse.WRAPPING, keys.wrapping), (KeyUse.SIGNING, keys.signing)):
         check_certificate(der, ca=ca, use=use, role="coordinator", now=now)
 
 
 def take_up_keys(lease: wire.Lease, folder: DeviceFolder, *, now: float) -> None:
-    """Keep the keys that a lease names, if they are others than those that are kept.
-
-    Args:
-        lease: The lease; one of an older coordinator names none.
-        now: Seconds since 1970 UTC.
+    """Keep the keys that a lease names, valid at ``now`` (Unix s); an old coordinator names none.
 
     Raises:
-        CertificateError: If they are not the coordinator's; those that are kept stay.
+        CertificateError: If they are not the coordinator's; the current ones stay.
         DeviceFolderError: If the folder is not an enrolled device's.
     """
     if not lease.HasField("coordinator"):

@@ -1,8 +1,7 @@
 """Turn an invite into a device identity, and renew that identity before it runs out.
 
 The device makes its own keys; only signing requests leave it. Certificates are checked against the
-authority that the invite pins before anything is kept. A device that was away for too long, or was
-revoked, enrols again in its own folder: only its keys and certificates change there.
+authority that the invite pins before anything is kept.
 """
 
 import hashlib
@@ -27,18 +26,13 @@ async def enrol_device(
 ) -> Enrolment:
     """Enrol a device, or enrol it again; after an interruption, call it with the same invite.
 
-    A device that is enrolled gets new keys and certificates and keeps everything else. Its old
-    identity stays until the new one is whole.
-
-    Args:
-        folder: The device's folder; made if it is missing.
-        invite: The operator's; in an enrolled folder, one for the same device of the same run.
-        now: Seconds since 1970 UTC.
-        passphrase: Encrypts the key files; the same for every call on one folder.
+    An enrolled device gets new keys and certificates and keeps everything else. Its old identity
+    stays until the new one is whole. The invite must be for the folder's device and run, and the
+    passphrase, which encrypts the key files, the same in every call. ``now`` is in Unix seconds.
 
     Raises:
-        DeviceFolderError: If the folder belongs to another federation or device than the invite,
-            or an agent runs on it.
+        DeviceFolderError: If the folder is another federation's or device's, or an agent runs on
+            it.
         KeyFileError: If keys that lie in the folder need another passphrase.
         RefusedError: If the coordinator refuses the token, the version or the requests.
         UnreachableError: If the coordinator cannot be reached.
@@ -156,10 +150,7 @@ async def renew_certificates(
 ) -> None:
     """Exchange all three certificates, and fetch the coordinator's current ones.
 
-    Args:
-        ca_certificate: The federation's CA, DER.
-        now: Seconds since 1970 UTC.
-        passphrase: Encrypts the new key files, as it does the current ones.
+    The CA is DER, ``now`` in Unix seconds; the passphrase encrypts new key files as current ones.
 
     Raises:
         RefusedError: If the coordinator refuses.

@@ -1,7 +1,6 @@
 """The meaning of a coordinator's refusal to a device: try again, start over, or stop.
 
-A refusal carries a stable code in the trailing metadata (`protos.refusals`). A failure without a
-code is the network's, and is tried again.
+A failure without a code (`protos.refusals`) is the network's, and is tried again.
 """
 
 from collections.abc import Sequence
@@ -27,12 +26,7 @@ FATAL_CODES = frozenset(
 
 
 class RefusedError(Exception):
-    """Raised when the coordinator refuses a call.
-
-    Attributes:
-        code: The value of a ``RefusalCode``; a newer coordinator may send others.
-        reason: The coordinator's one line.
-    """
+    """Raised when the coordinator refuses; a newer one may send codes beyond ``RefusalCode``."""
 
     def __init__(self, code: str, reason: str) -> None:
         super().__init__(f"the coordinator refused ({code}): {reason}")

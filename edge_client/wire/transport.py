@@ -1,8 +1,7 @@
 """Speak to the coordinator: one mutual-TLS channel, and each call of the wire as one coroutine.
 
-Every failure is one of two: a refusal with the coordinator's code, or an unreachable coordinator.
-Bytes go to and from files in pieces of 1 MiB or little more, so a model never lies in the agent's
-memory whole.
+Every failure is a refusal with the coordinator's code, or an unreachable coordinator. Bytes travel
+in pieces of about 1 MiB, so a model never lies in the agent's memory whole.
 """
 
 import base64
@@ -64,13 +63,9 @@ def pem_certificate(der: bytes) -> bytes:
 async def enrol(
     address: str, ca_certificate: bytes, token: bytes, requests: wire.SigningRequests
 ) -> wire.EnrolResponse:
-    """Exchange an invite's token and three signing requests for certificates.
+    """Exchange an invite's 16-byte token and a signing request for each key for certificates.
 
-    Args:
-        address: ``host:port`` of the enrolment listener.
-        ca_certificate: The federation's CA, DER; the only root that is trusted.
-        token: 16 bytes.
-        requests: One signing request for each of the device's keys.
+    ``address`` is the enrolment listener's ``host:port``; the CA, DER, is the only trusted root.
 
     Raises:
         RefusedError: If the coordinator refuses the token, the version or the requests.
@@ -86,22 +81,18 @@ async def enrol(
 
 
 class Transport:
-    """One channel to the device listener.
+    """One channel to the device listener, an asynchronous context manager.
 
-    Use it as an asynchronous context manager. All methods raise ``RefusedError`` where the
-    coordinator answers no, and ``UnreachableError`` where it does not answer.
+    All methods raise ``RefusedError`` where the coordinator answers no, and ``UnreachableError``
+    where it does not answer.
     """
 
     def __init__(
         self, address: str, ca_certificate: bytes, tls_key: bytes, tls_certificate: bytes
     ) -> None:
-        """Prepare a channel.
+        """Prepare a channel to the device listener at ``host:port``.
 
-        Args:
-            address: ``host:port`` of the device listener.
-            ca_certificate: The federation's CA, DER; the only root that is trusted.
-            tls_key: The device's TLS key, PEM.
-            tls_certificate: Its certificate, PEM.
+        The CA, DER, is the only trusted root; the device's TLS key and certificate are PEM.
         """
         credentials = grpc.ssl_channel_credentials(
             pem_certificate(ca_certificate), tls_key, tls_certificate
@@ -140,10 +131,7 @@ class Transport:
     ) -> None:
         """Write one sealed part of the model to ``target``, going on where the file ends.
 
-        Args:
-            lease: The client whose model it is.
-            total_bytes: Its size, as the lease says.
-            base_sha256: The release that it is to lead from; empty for a whole one.
+        ``base_sha256`` is the release that it is to lead from; empty for a whole one.
         """
         have = target.stat().st_size if target.exists() else 0
         request = wire.FetchModelRequest(
@@ -174,11 +162,7 @@ class Transport:
     async def upload(
         self, nonce: bytes, message_id: bytes, sealed: Path, count: Callable[[int], None]
     ) -> None:
-        """Send the part of a sealed update that the coordinator lacks.
-
-        Args:
-            count: Told how many bytes were handed to the connection, also if it breaks.
-        """
+        """Send the lacking part; ``count`` gets the bytes sent, even if the connection breaks."""
         total = sealed.stat().st_size
         request = wire.OpenUploadRequest(
             lease_nonce=nonce, message_id=message_id, total_bytes=total
@@ -203,11 +187,7 @@ class Transport:
             await self._stub.CommitUpload(request, timeout=4 * CALL_TIMEOUT_S)
 
     async def send_embedding(self, nonce: bytes, sealed: bytes) -> None:
-        """Return what a plan to fit asked for; repeats get the same answer.
-
-        Args:
-            sealed: The embedding; empty under a plan of kind ``fit_personal``.
-        """
+        """Return a fitted embedding, empty for ``fit_personal``; repeats get the same answer."""
         request = wire.SendEmbeddingRequest(lease_nonce=nonce, sealed=sealed)
         with _failures():
             await self._stub.SendEmbedding(request, timeout=CALL_TIMEOUT_S)
@@ -259,11 +239,7 @@ def chunk_data(message: bytes) -> memoryview:
 
 
 def encoded_chunks(file: RawIOBase | BufferedIOBase, nonce: bytes, offset: int) -> Iterator[bytes]:
-    """Yield the rest of a file as encoded ``UploadChunk`` messages; the first names the lease.
-
-    Args:
-        file: The sealed update; best opened without a buffer of its own.
-    """
+    """Yield the rest of an unbuffered file as ``UploadChunk``; the first one names the lease."""
     head = wire.UploadChunk(lease_nonce=nonce, offset=offset).SerializeToString()
     memory = memoryview(bytearray(PREFIX_BYTES + PIECE_BYTES))
     wanted = PIECE_BYTES if offset else len(memory)

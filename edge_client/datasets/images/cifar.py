@@ -29,18 +29,10 @@ _LOSSY = "images were re-encoded as JPEG: compare figures with each other only"
 
 
 class _Layout(NamedTuple):
-    """How one of the two sets is published.
+    """The published form of one of the two sets: file names, and keys in the official files.
 
-    Attributes:
-        name: Name in the registry, and of the folder with sheets.
-        folder: Folder that the official archive unpacks to.
-        train: Official training files.
-        test: Official test file.
-        names: Official file of the classes' names.
-        label_key: Key of the labels in an official file.
-        name_key: Key of their names.
-        class_count: Classes.
-        coarse_count: Coarse classes; 0 where there are none.
+    ``name`` is that in the registry and of the folder with sheets, ``folder`` what the official
+    archive unpacks to. ``coarse_count`` is 0 if there are no coarse classes.
     """
 
     name: str

@@ -1,7 +1,6 @@
 """The embedded images: handwritten digits that ship inside scikit-learn (extra ``image``).
 
-1,797 images of 8x8 pixels, so that a fresh machine needs no download. Every fifth image of each
-digit, in the set's order, is for testing.
+1,797 images of 8x8 pixels. Every fifth image of each digit, in the set's order, is for testing.
 
 References:
     Alpaydin and Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
@@ -22,7 +21,7 @@ _INK = 16  # Levels of the original, 0 to 16; pixels here are 0 to 255.
 
 
 def load(path: Path | None) -> ImageSet:
-    """Load the digits; ``path`` is not needed and not looked at.
+    """Load the digits; ``path`` is ignored.
 
     Raises:
         DatasetError: If scikit-learn is missing.

@@ -1,8 +1,8 @@
 """Read pickles of plain values and NumPy arrays, and no others.
 
-The official CIFAR files are pickles. Unpickling runs whatever the file names, so nothing is looked
-up here but the three names that a stored array needs, and they are stand-ins: an array is made
-empty and filled with the bytes in the file, so a file cannot ask for more memory than it has.
+The official CIFAR files are pickles, and unpickling runs whatever a file names. Only the three
+names that a stored array needs are looked up, and they are stand-ins: an array is made empty and
+filled with the file's bytes, so a file cannot ask for more memory than it has.
 """
 
 import io
@@ -34,8 +34,7 @@ def read_plain_pickle(path: Path) -> dict[bytes, object]:
     """Return the dictionary in a pickle; strings of Python 2 are bytes.
 
     Raises:
-        DatasetError: If the file cannot be read, is cut short, is no such pickle, or names
-            anything but an array.
+        DatasetError: If it is unreadable, cut short, no such pickle, or names more than arrays.
     """
     try:
         if path.stat().st_size > LARGEST_BYTES:
@@ -54,11 +53,7 @@ def read_plain_pickle(path: Path) -> dict[bytes, object]:
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> object:
-        """Return the stand-in for what an array's pickle names.
-
-        Raises:
-            pickle.UnpicklingError: If the pickle names anything else.
-        """
+        """Return the stand-in for a name of an array's pickle; refuse any other."""
         found = _STAND_INS.get((module, name))
         if found is None:
             raise pickle.UnpicklingError(f"it names {module}.{name}")

@@ -1,8 +1,8 @@
 """The embedded voices: English spoken on the spot by espeak-ng, in this process.
 
-Needs the extra ``speech-demo``. The package `espeakng_loader` brings espeak-ng's library and data,
-which are under GPL-3: they are loaded when a sentence is to be spoken, and nothing else here needs
-them. Each voice is a speaker, and reads sentences of its own.
+Needs the extra ``speech-demo``. The package `espeakng_loader` brings espeak-ng's library and data
+under GPL-3, which are loaded only when a sentence is to be spoken. Each voice is a speaker, and
+reads sentences of its own.
 
 References:
     https://github.com/espeak-ng/espeak-ng: ``speak_lib.h``, version 1.52.
@@ -51,12 +51,7 @@ _Callback = ctypes.CFUNCTYPE(
 
 @dataclass(frozen=True)
 class SpokenByEspeak:
-    """A sentence spoken when it is read; the same sentence is the same bits every time.
-
-    Attributes:
-        voice: An espeak-ng voice, such as ``en-us+f3``.
-        words: The sentence.
-    """
+    """A sentence spoken when it is read by a voice such as ``en-us+f3``; always the same bits."""
 
     voice: str
     words: str
@@ -88,7 +83,7 @@ class SpokenByEspeak:
 
 
 def load(path: Path | None) -> list[Recording]:
-    """List the embedded recordings; ``path`` is not needed and not looked at.
+    """List the embedded recordings; ``path`` is ignored.
 
     Raises:
         DatasetError: If the extra is missing.
@@ -98,7 +93,7 @@ def load(path: Path | None) -> list[Recording]:
 
 
 def load_one(path: Path | None) -> list[Recording]:
-    """List the embedded recordings of a single voice; ``path`` is not looked at.
+    """List the embedded recordings of a single voice; ``path`` is ignored.
 
     Raises:
         DatasetError: If the extra is missing.

@@ -1,7 +1,6 @@
-"""Make plain English sentences for voices to read, so that no text needs to be fetched.
+"""Make plain English sentences for voices to read, from short everyday words in a few patterns.
 
-Short everyday words in a few patterns: within a thousand sentences every word comes often enough
-to be learned, and no sentence comes twice.
+Within a thousand sentences every word comes often enough to be learnt, and none comes twice.
 """
 
 from collections.abc import Sequence

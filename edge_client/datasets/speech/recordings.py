@@ -1,7 +1,6 @@
 """A folder of the reader's own recordings: each WAV or FLAC file beside a text file of its name.
 
-Files directly in the folder are one speaker's, named after the folder; each subfolder is another
-speaker's.
+Files directly in the folder are one speaker's, named after it; each subfolder is another's.
 """
 
 from collections.abc import Iterator
@@ -14,11 +13,10 @@ from edge_client.datasets.text_set import DatasetError
 
 
 def load(path: Path | None) -> list[Recording]:
-    """Load a folder of recordings with their texts; names that start with a dot are passed over.
+    """Load a folder of recordings with their texts, passing over dotted names.
 
     Raises:
-        DatasetError: If there is no folder, no recording in it, a recording without its text, or
-            a text without its recording.
+        DatasetError: If there is no folder, no recording, or a recording or text without the other.
     """
     if path is None:
         raise DatasetError("recordings needs a path: give --data or set SOTTO_DATA")

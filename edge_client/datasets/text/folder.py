@@ -10,8 +10,7 @@ from edge_client.datasets.text_set import DatasetError, FederatedText, federate
 def load(path: Path | None) -> FederatedText:
     """Load a folder; each user's lines are split in their order, files in order of their names.
 
-    A file directly in the folder is a user named after it; a subfolder is a user with all files
-    below it. Names that start with a dot are passed over.
+    A file in it, or a subfolder with all files below, is a user. Dotted names are passed over.
 
     Raises:
         DatasetError: If there is no folder, no file in it, a file that is no text, or no word.

@@ -1,10 +1,9 @@
 """#ubuntu IRC chat, in one of three layouts.
 
 - ``messages.jsonl``: one JSON object a line with ``split``, ``user`` and ``text``.
-- ``train/``, ``dev/`` and ``test/`` with ``*.raw.txt`` in each, as the disentanglement corpus is
-  published.
-- A folder of daily logs, such as ``2013/10/2013-10-11.txt`` or ``2013/10/11/#ubuntu.txt``, as the
-  channel's own archive keeps them.
+- ``{train,dev,test}/*.raw.txt``, as the disentanglement corpus is published.
+- Daily logs, such as ``2013/10/2013-10-11.txt`` or ``2013/10/11/#ubuntu.txt``, as the channel's
+  own archive keeps them.
 
 Nicknames are the clients. The official split of whole log excerpts is kept, so held-out users are
 mostly new ones; daily logs have none, and each nickname's newest messages are held out. Bots are
@@ -54,14 +53,7 @@ _BOT_REPEATED_SHARE = 0.5
 
 
 class _Message(msgspec.Struct, frozen=True):
-    """One message.
-
-    Attributes:
-        split: Part of the official split.
-        user: Nickname.
-        text: The text.
-        day: Date of it, such as ``2004-12-25``; empty where the place of a line tells.
-    """
+    """One message; its ``day``, as ``2004-12-25``, is empty if the order of lines says it."""
 
     split: _Split
     user: str
@@ -115,11 +107,7 @@ def _by_time(rows: Sequence[_Message]) -> FederatedText:
 
 
 def _split_messages(path: Path | None) -> list[_Message] | None:
-    """Return the messages of a layout that has the official split, or None if there is none.
-
-    Raises:
-        DatasetError: If a file is not what its place says.
-    """
+    """Return the messages of a layout that has the official split, or None if there is none."""
     if path is not None and path.is_file():
         return None if path.suffix in _LOG_SUFFIXES else list(read_rows(path, _Message))
     for folder in _places(path):
@@ -137,11 +125,7 @@ def _split_messages(path: Path | None) -> list[_Message] | None:
 
 
 def _daily_logs(path: Path | None) -> list[Path]:
-    """Return the logs of the layout without a split, oldest first.
-
-    Raises:
-        DatasetError: If there is none; names all three layouts.
-    """
+    """Return the logs of the layout without a split, oldest first; refuse a folder of none."""
     if path is not None and path.is_file():
         return [path]
     for folder in _places(path):

@@ -1,8 +1,7 @@
 """Read raw IRC logs: text files with ``[hh:mm] <nickname> text`` on a line, one file a day.
 
-Lines of joins and parts (``=== ...``) and of actions (``[hh:mm]  * nickname ...``) are nobody's
-typed sentences and are passed over. Logs grew over many years: a line that is not UTF-8 is read as
-Latin-1, as its writer's program meant it.
+Joins and parts (``=== ...``) and actions (``[hh:mm]  * nickname ...``) are not typed sentences and
+are passed over. A line that is not UTF-8 is read as Latin-1, as its writer's program meant it.
 """
 
 import re

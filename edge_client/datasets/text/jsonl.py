@@ -15,9 +15,7 @@ class _Row(msgspec.Struct, frozen=True):
 
 
 def load(path: Path | None) -> FederatedText:
-    """Load a ``.jsonl`` or ``.jsonl.gz`` file, or ``messages.jsonl`` in a folder.
-
-    Other fields of an object are passed over.
+    """Load a ``.jsonl`` or ``.jsonl.gz`` file, or a folder's ``messages.jsonl``; ignore extra keys.
 
     Raises:
         DatasetError: If the file is missing, or a line is no such object; names the line.

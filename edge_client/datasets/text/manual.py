@@ -1,8 +1,7 @@
 """The embedded default: the reference manual that ships inside every CPython.
 
-About 60,000 words in 79 topics, so that a fresh machine needs no download. Each topic is a user:
-one writes about strings, another about classes, which is naturally non-IID; deal them to fewer
-clients with `simulation.population.deal_users.group_users`.
+About 60,000 words in 79 topics. Each topic is a user, which is naturally non-IID;
+`simulation.population.deal_users.group_users` deals them to fewer clients.
 
 References:
     The Python Language Reference, PSF licence version 2; ``pydoc_data.topics``.
@@ -21,9 +20,7 @@ _NOT_PROSE = re.compile(r"::=|>>>|\.\.\. |\+--|={4}|-{4}|\*{4}|\|.*\|")
 
 
 def load(path: Path | None) -> FederatedText:
-    """Load the manual that this Python carries; ``path`` is not needed and not looked at.
-
-    The sentences of a topic are split in their order: its end is held out.
+    """Load this Python's manual, each topic's end held out; ``path`` is ignored.
 
     Raises:
         DatasetError: If this Python ships an empty manual.

@@ -1,9 +1,8 @@
 """NUS SMS corpus, English: the published XML, zipped or not, or JSON lines made from it.
 
-A JSON line holds ``user``, ``text`` and ``sent``. Phone users are the clients. User ``0`` is a pool
-of messages whose senders are unknown, so it is left out. Each user's messages are ordered by the
-time sent where all of them have one, else they stay in the order of the file. Masks such as ``<#>``
-become ``<unk>``.
+A JSON line holds ``user``, ``text`` and ``sent``. User ``0`` is a pool of unknown senders and left
+out. Messages are in order of the time sent if all of a user's have one, else as in the file. Masks
+such as ``<#>`` become ``<unk>``.
 
 References:
     Chen and Kan, "Creating a live, public short message service corpus", Language Resources and

@@ -1,9 +1,7 @@
 """Read the NUS SMS corpus as it is published: one XML file, often in a zip archive.
 
 A message has its ``text``, a ``source`` with the sender's ``userID`` (in the version of 2004, only
-``srcNumber``) and a ``messageProfile`` with the time sent. Everything else is passed over.
-
-The parser is expat, from the standard library. A file may come from anywhere, so entities, with
+``srcNumber``) and a ``messageProfile`` with the time sent. The parser is expat. Entities, with
 which a short file can grow without bound or fetch another, are refused, and sizes are limited.
 
 References:
@@ -39,13 +37,7 @@ _SENDERS = (
 
 @dataclass(frozen=True)
 class XmlMessage:
-    """One message.
-
-    Attributes:
-        user: The sender.
-        text: The text.
-        sent: When, as the corpus writes it.
-    """
+    """One message, with its sender and the time sent as the corpus writes it."""
 
     user: str
     text: str
