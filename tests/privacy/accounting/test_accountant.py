@@ -90,9 +90,7 @@ def test_an_evaluation_is_spent_too() -> None:
 @pytest.mark.parametrize(
     ("noise_multiplier", "sampling_rate", "rounds", "delta"),
     [
-        (1.0, 0.01, 1000, 1e-5),
         (0.6, 0.01, 1000, 1e-6),
-        (0.5, 0.001, 10_000, 1e-7),
         (4.0, 0.5, 100, 1e-5),
         (1.0, 1.0, 1, 1e-5),
         (10.0, 1.0, 100, 1e-6),
