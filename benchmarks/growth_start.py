@@ -70,9 +70,9 @@ class Case(NamedTuple):
 
     Attributes:
         preset: A simulation's.
-        settings: What differs from it.
-        quick: What differs besides with ``--quick``.
-        loss: What its loss is.
+        settings: Settings that differ from it.
+        quick: Further settings with ``--quick``.
+        loss: Name of its loss.
     """
 
     preset: str

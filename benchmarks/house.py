@@ -32,7 +32,7 @@ _Documented = ast.Module | ast.ClassDef | _Function
 
 @dataclass
 class Size:
-    """What was counted in one package."""
+    """One package's counts."""
 
     files: int = 0
     code: int = 0

@@ -96,7 +96,7 @@ print(psutil.Process().memory_info().rss)
 
 
 class _Served(msgspec.Struct):
-    """What a process printed: resident bytes before, after half and after all; first keys."""
+    """A process's output: resident bytes before, after half and after all; first keys."""
 
     rss: tuple[int, int, int]
     p50_ms: float

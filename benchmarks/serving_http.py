@@ -319,7 +319,7 @@ def measure_reload(
         server: Serves the first version.
         folder: Its folder.
         second: The other version's bundle, and the folder of its people's files if there are any.
-        people: Who asks, as ``http_load`` reads them.
+        people: People who ask, as ``http_load`` reads them.
         everyone: How many, and for how long.
     """
     waits: list[float] = []

@@ -238,7 +238,7 @@ MEASUREMENTS: dict[str, _Measurement] = {
 }
 
 ON_DEMAND = ("many-clients",) if torch.cuda.is_available() else ("together", "many-clients")
-"""What ``--quick`` measures only where ``--only`` names it: it would take more than a minute."""
+"""Parts that ``--quick`` measures only if ``--only`` names them: each takes over a minute."""
 
 
 def main() -> None:

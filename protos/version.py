@@ -6,13 +6,13 @@ models.
 """
 
 VERSION = "0.1.0"
-"""Of this software; the package's metadata takes it from here."""
+"""Version of this software; the package's metadata takes it from here."""
 
 PLAN_VERSION = 1
-"""Of `models.plan.plan.Plan`; both ends must know it."""
+"""Version of `models.plan.plan.Plan`; both ends must know it."""
 
 PROTOCOL_VERSION = 1
-"""Of the wire contract that both ends speak."""
+"""Version of the wire contract that both ends speak."""
 
 
 def version_mismatch(theirs: int, *, us: str, them: str) -> str | None:

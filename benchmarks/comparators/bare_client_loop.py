@@ -27,7 +27,7 @@ class BareClient(NamedTuple):
     Attributes:
         pixels: Uint8, shape ``(images, height, width, channels)``.
         labels: Int64, shape ``(images,)``.
-        seed: Of the order of the images.
+        seed: Seed of the images' order.
     """
 
     pixels: Tensor

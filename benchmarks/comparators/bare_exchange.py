@@ -25,7 +25,7 @@ class Rounds(bare_stream.BareStream):
     """Answer an upload when all uploads of its round are in.
 
     Attributes:
-        seconds: What each round took.
+        seconds: Duration of each round.
     """
 
     def __init__(self, payload_bytes: int, client_count: int) -> None:

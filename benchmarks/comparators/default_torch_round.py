@@ -40,7 +40,7 @@ def train_clients(
     Args:
         initial: State dict of ``TiedGru``.
         batches_of: For each client its windows ``(inputs, targets)``, each ``(batch, time)``.
-        learning_rate: Of plain SGD.
+        learning_rate: Step size of plain SGD.
         gradient_clipping_norm: Largest norm of a gradient step.
 
     Returns:

@@ -46,9 +46,9 @@ def train_with_hooks(
     Args:
         initial: Parameters by the names of ``nn.GRU`` and ``TiedDpGru``.
         inputs: Int64, shape ``(batch, time)``.
-        targets: Of the same shape.
+        targets: Next tokens, of the same shape.
         step_count: Steps.
-        learning_rate: Of plain SGD.
+        learning_rate: Step size of plain SGD.
         clipping_norm: Largest norm of one example's gradient.
         noise_multiplier: Noise standard deviation over ``clipping_norm``.
     """

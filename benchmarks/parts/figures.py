@@ -15,7 +15,7 @@ def benchmark_parser(description: str | None, *, quick: str) -> argparse.Argumen
 
     Args:
         description: The module's docstring; its first line is shown.
-        quick: What ``--quick`` does.
+        quick: Help text of ``--quick``.
     """
     parser = argparse.ArgumentParser(description=str(description).splitlines()[0])
     parser.add_argument("--quick", action="store_true", help=quick)

@@ -22,7 +22,7 @@ class Tally:
     """Count answers.
 
     Attributes:
-        seconds: What each answer took.
+        seconds: Duration of each answer.
         errors: Answers that were no 200, and connections that broke.
         started: Questions asked.
         dropped: Questions that got no answer at all.

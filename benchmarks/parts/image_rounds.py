@@ -55,7 +55,7 @@ class Clients(NamedTuple):
 
     Attributes:
         config: Its settings.
-        plan: What clients are told.
+        plan: The clients' plan.
         images: Training images, by client.
     """
 

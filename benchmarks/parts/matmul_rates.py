@@ -1,6 +1,6 @@
 """Measure how fast a process multiplies matrices.
 
-What mixed precision can gain is the machine's own: a share of it says more than a ratio of times.
+The gain from mixed precision depends on the machine: a share of it says more than a ratio of times.
 """
 
 import math
@@ -28,8 +28,8 @@ def product_gflops(products: list[Product], dtype: torch.dtype, repeats: int) ->
     """Return 10^9 operations a second over all products, each at its best, in this process.
 
     Args:
-        products: What is multiplied, one after the other.
-        dtype: Of the factors.
+        products: Shapes to multiply, one after the other.
+        dtype: Type of the factors.
         repeats: How often each product is timed.
     """
     seconds = sum(_best_seconds(_factors(product, dtype), repeats) for product in products)

@@ -147,9 +147,9 @@ def _in_turn(
     """Return each side's median and 99th percentile, after one turn that does not count.
 
     Args:
-        sides: What is timed, by the name of its figure.
+        sides: Calls to time, by the name of their figure.
         repeats: Turns that count.
-        per_s: What a second comes to in the figures' unit.
+        per_s: One second in the figures' unit.
     """
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(repeats + 1):

@@ -31,9 +31,9 @@ class TableDefinition:
 
     Attributes:
         title: One line.
-        preset: What the rows start from.
+        preset: Settings that the rows start from.
         rows: The runs.
-        minutes: What all runs together take on two quiet cores, about; None where nobody knows.
+        minutes: Rough duration of all runs on two quiet cores; None if unknown.
         figures: Final figures to report; the picture shows the first.
         curve: Figure of the rounds that the picture follows, or None for bars of the final ones.
         references: Rows that the others are compared with below the table; ``unigram`` and

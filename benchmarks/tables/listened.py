@@ -1,4 +1,4 @@
-"""What listening adds to a table of voices: figures of each run, and the rows around them."""
+"""Listening's additions to a table of voices: figures of each run, and the rows around them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ def listen_once(table: TableDefinition, folder: Path, data: Path | None, final: 
 
     Args:
         table: Not needed.
-        folder: Of the run; listened to if that was not done before.
+        folder: Folder of the run; listened to if that was not done before.
         data: Where its data set lies.
         final: The run's own figures.
     """
@@ -77,10 +77,10 @@ def write_listened(
 
     Args:
         name: Name of the files.
-        table: What the rows are.
+        table: Definition of the rows.
         rows: Figures by row.
         folder: Where to write.
-        command: What made the table.
+        command: Command that made the table.
         runs: Each row's runs, followed where the table asks how soon.
     """
     everyone = [run for of_row in runs.values() for run in of_row]

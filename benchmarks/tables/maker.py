@@ -239,7 +239,7 @@ def make_tables(
         module: Name that the command is started by, for the record.
         description: First line of ``--help``.
         tables: Every table by name.
-        quick: What ``--quick`` makes instead, in a temporary folder.
+        quick: Table that ``--quick`` makes instead, in a temporary folder.
         write: Writes a table after each of its runs.
         measure: Says what is kept of a finished run.
     """

@@ -22,7 +22,7 @@ def with_heaviest_round(
 
     Args:
         table: Not needed.
-        folder: Of the run.
+        folder: Folder of the run.
         data: Not needed.
         final: The run's own figures; none of a lost run.
     """
@@ -47,11 +47,11 @@ def write_matrix(
 
     Args:
         name: Name of the files.
-        table: What the rows are; each is named after its rule and its attack.
+        table: Definition of the rows; each is named after its rule and its attack.
         rows: Figures by row, of those that have run.
         folder: Where to write.
-        command: What made the table.
-        runs: Each row's runs; only their number is told.
+        command: Command that made the table.
+        runs: Each row's runs; only their number is shown.
     """
     write_document(name, table, rows, folder, command=command)
     names = [tuple(row.name.split(BETWEEN)) for row in table.rows]

@@ -44,7 +44,7 @@ def with_own_text(
 
     Args:
         table: Not needed.
-        folder: Of the run.
+        folder: Folder of the run.
         data: Not needed.
         final: The run's own figures.
     """
@@ -69,10 +69,10 @@ def write_own_text(
 
     Args:
         name: Name of the files.
-        table: What the rows are; the first run is ``GLOBAL``'s.
+        table: Definition of the rows; the first run is ``GLOBAL``'s.
         rows: Figures by row, baselines first.
         folder: Where to write.
-        command: What made the table.
+        command: Command that made the table.
         runs: Each row's runs.
     """
     epochs = [int(after) for after in runs[GLOBAL][0].more["fine_tuned"]]
@@ -105,7 +105,7 @@ class Against(msgspec.Struct, frozen=True, kw_only=True):
         losing: Users who are worse off: mean over seeds.
         losing_spread: Its sample standard deviation over seeds; None of one seed.
         winning: Users who are better off: mean over seeds.
-        quartiles: Of the difference over users, each user's mean over seeds.
+        quartiles: Quartiles of the difference over users, each user's mean over seeds.
         mean: Mean over users.
         spread: Sample standard deviation over users.
         seeds: How many seeds both models have.

@@ -19,7 +19,7 @@ class RecordsError(ValueError):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a table needs of a finished run.
+    """The part of a finished run that a table needs.
 
     Attributes:
         final: Final figures; of a lost run those that it has, if any.

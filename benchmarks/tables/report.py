@@ -60,11 +60,11 @@ def write_document(
 
     Args:
         name: Name of the file.
-        table: What the rows are.
+        table: Definition of the rows.
         rows: Figures by row.
         folder: Where to write; it is made if missing.
-        command: What made the table.
-        more: What else belongs to it, as JSON knows it.
+        command: Command that made the table.
+        more: Further contents, as JSON types.
     """
     folder.mkdir(parents=True, exist_ok=True)
     document = {"table": name, "title": table.title, "command": command, "rows": rows, **more}
@@ -90,10 +90,10 @@ def write_report(
 
     Args:
         name: Name of the files.
-        table: What the rows are.
+        table: Definition of the rows.
         rows: Figures by row, baselines first.
         folder: Where to write.
-        command: What made the table.
+        command: Command that made the table.
         runs: Each row's runs; the picture shows the first.
     """
     write_document(name, table, rows, folder, command=command)

@@ -14,7 +14,7 @@ SHARE = 0.2
 _DEFAULTS = ("default", "default, by direction", "default, by history")
 _SMALL = ("mean", "literal", "default", "default, trimmed", *_DEFAULTS[1:])
 BETWEEN = " under "
-"""What stands between rule and attack in the name of a row."""
+"""Separator of rule and attack in a row's name."""
 
 _SCREEN = "screening={norm_factor=4.0}"
 
@@ -135,7 +135,7 @@ _OUTCOME = (
 )
 
 _LASTING = ("no attack", "sign flip", "model replacement", "colluding (ALIE)")
-"""What screening leaves something of."""
+"""Attacks that screening does not remove entirely."""
 _KEYBOARD = _rules(15.0) | _krum(4, 5)
 
 

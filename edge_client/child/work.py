@@ -57,7 +57,7 @@ from privacy.sealing.envelope import UnsealError
 from protos.refusals import RefusalCode
 
 _NAME_BYTES = 16
-"""Of what waits though nothing is sealed; as long as a sealed message's id."""
+"""Length of the id under which a state waits with nothing sealed: a message id's."""
 
 # What can go wrong on a healthy device, and the code that the coordinator is told.
 _FAILURES: dict[type[Exception], str] = {

@@ -18,7 +18,7 @@ from models.settings.voice import TransformerTtsSettings
 from models.vector.schema import Schema
 
 LANGUAGES = ("en",)
-"""What `models.text.spoken_text` reads aloud."""
+"""Languages that `models.text.spoken_text` reads aloud."""
 
 
 class VocoderPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

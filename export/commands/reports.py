@@ -14,7 +14,7 @@ from export.people.personal_file import PersonalManifest
 from export.releases.release import Release
 
 Report = dict[str, object]
-"""What a command says, by name."""
+"""A command's output, by name."""
 
 
 def named(signer: Signer | None) -> str:

@@ -17,7 +17,7 @@ BLOCK = 64
 """Values that share a scale."""
 
 ZERO_POINT = 128
-"""What stands for zero where whole numbers are stored without a sign."""
+"""The value that stands for zero in unsigned eight-bit numbers."""
 
 _LARGEST = 127
 

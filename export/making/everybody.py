@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from privacy.identities.party import Identity
 
 _LARGEST_DIFFERENCE = 1e-5
-"""Of the largest element, to which both sides round."""
+"""Share of the largest element to which both sides round."""
 
 
 def export_everybody(

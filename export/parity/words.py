@@ -30,7 +30,7 @@ TOLERANCE = 1e-4
 """Largest difference of two log-probabilities, in nats: float32 sums in another order."""
 
 RELATIVE_TOLERANCE = 4e-6
-"""What may be added to it, of the largest log-probability: some 30 roundings of float32.
+"""Further allowance as a share of the largest log-probability: some 30 roundings of float32.
 
 It is less than `TOLERANCE` until a word is e^-25 likely; after noise that destroyed a model, its
 log-probabilities are in the hundreds, and so is what one rounding makes of them.

@@ -44,7 +44,7 @@ class Release:
         parameters: The shared parameters, flat float32 in schema order, shape ``(elements,)``,
             read-only.
         signer: The signer; None for a simulation's.
-        personalisation: What the method's server half had learnt, as its file; None without.
+        personalisation: State of the method's server half, as its file; None without.
     """
 
     record: ReleaseRecord

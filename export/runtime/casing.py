@@ -14,7 +14,7 @@ def cased(word: str, begun: str, *, begins_sentence: bool, languages: Sequence[s
     """Return a lower-case suggestion in the case in which it is to be shown.
 
     Args:
-        begun: What is typed of it, as it was typed; may be empty.
+        begun: The letters typed so far, as typed; may be empty.
         begins_sentence: Whether it is the first word of a sentence.
         languages: BCP 47 tags of the word list.
     """

@@ -191,7 +191,7 @@ def split_at_cursor(text: str) -> tuple[list[list[str]], str]:
     it is
     empty if the next word begins a sentence. A word is begun if the text ends in a letter or digit,
     or
-    in an apostrophe behind one. Of a long text only the end is read.
+    in an apostrophe behind one. Only the end of a long text is read.
     """
     recent = compose(_recent(text))
     is_typing = _ENDS_IN_WORD.search(recent) is not None

@@ -29,7 +29,7 @@ _HELPS = {
     "token": "make a bearer token for each client; it ends the one the client had",
     "revoke": "end clients' tokens",
 }
-"""What each command does that works on a serving folder."""
+"""Handlers of the commands that work on a serving folder."""
 _WITHOUT_FOLDER = ("page", "fetch")
 
 

@@ -54,7 +54,7 @@ class UpdateFormat(Protocol):
     """The format of the updates of one plan's round; a ``CodecError`` refuses others.
 
     Attributes:
-        schema: What an update holds, as ``models.plan.plan.upload_schema`` says.
+        schema: Tensors of an update, as ``models.plan.plan.upload_schema`` gives them.
         payload_bytes: Size of every payload, or of the largest if it varies.
         least_bytes: Size of the smallest payload: the same if none varies.
     """
@@ -204,7 +204,7 @@ class UpdateFormats:
     """The formats in which the updates of a plan travel, round by round.
 
     Attributes:
-        schema: What an update holds in every round.
+        schema: Tensors of an update, the same in every round.
         payload_bytes: Size of the largest payload of any round.
         least_bytes: Size of the smallest payload of any round.
     """

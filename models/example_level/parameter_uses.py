@@ -112,7 +112,7 @@ class ScaleUse:
     Attributes:
         weight: Name of the scale, shape ``(embed,)``.
         bias: Name of the shift, shape ``(embed,)``.
-        inputs: What is scaled, shape ``(batch, time, embed)``.
+        inputs: Values to scale, shape ``(batch, time, embed)``.
         gradients: By the outputs, of the same shape.
     """
 

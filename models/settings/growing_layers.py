@@ -22,7 +22,7 @@ class LayerStack:
     """The name of one stack.
 
     Attributes:
-        name: What the names of its tensors begin with, before the layer's number.
+        name: Prefix of its tensors' names, before the layer's number.
         setting: Field of the family's settings that counts its layers.
     """
 

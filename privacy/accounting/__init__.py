@@ -1,4 +1,4 @@
-"""What a run released, and what that costs in epsilon and delta.
+"""The releases of a run, and their cost in epsilon and delta.
 
 Begin with ``events`` for what can be released and ``accountant``, which asks two independent
 accountants and refuses to answer where they disagree; ``ledger_chain`` keeps the events. Imports

@@ -33,7 +33,7 @@ class SlotOverflowError(ValueError):
 
 
 class PrivacyReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What some releases cost one enrolled person.
+    """The cost of some releases for one enrolled person.
 
     Attributes:
         epsilon: ε at ``delta``; infinite where anything was released without a guarantee.

@@ -1,4 +1,4 @@
-"""What was released about the enrolled people, apart from what any accountant makes of it.
+"""The releases about the enrolled people, without any accountant's view of them.
 
 An event holds what a later reader needs to compute epsilon again with another accountant, and
 nothing about one person. The unit of privacy is the enrolled person throughout.
@@ -21,8 +21,8 @@ from privacy.accounting.checked_values import (
 )
 
 Adjacency = Literal["zero-out", "add-remove", "replace-one"]
-"""What neighbours differ in: one person's updates become zeros; the person is there or not (the
-same as zero-out at a fixed slot count); or the updates become any others."""
+"""The difference between neighbours: one person's updates become zeros; the person is there or not
+(the same as zero-out at a fixed slot count); or the updates become any others."""
 
 
 class SecretCoinFlips(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,7 +51,7 @@ class SecretCoinFlips(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class _Event(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="event"
 ):
-    """What every event has: its kind."""
+    """Common base of every event: its kind."""
 
 
 class _GaussianEvent(_Event, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from privacy.auditing.scores import Coins, Scores
 FAILURE_RATE = 1e-4
 """Chance that one of the bounds is wrong: confidence 99.99 %."""
 UNCLAIMED_MULTIPLIER = 1.0
-"""What guesses, and the length of an audit, are planned for where nothing is claimed."""
+"""Noise multiplier for which guesses and an audit's length are planned if none is claimed."""
 
 # So much below failure_rate / canaries that delta hardly weakens the bound.
 _DELTA_SHARE = 1 / 200

@@ -28,7 +28,7 @@ class AdaptiveClipping(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
         step: η; after a round C is multiplied by e^(-η (b - γ)), b the share that did fit.
         count_noise_std: σ_b, standard deviation of the noise on the count of those, in clients.
             A twentieth of the cohort costs the aggregate little ([Andrew]).
-        largest: What C never rises above; a device's floor may refuse more.
+        largest: Upper bound of C; a device's floor may refuse more.
     """
 
     target_quantile: float = 0.5

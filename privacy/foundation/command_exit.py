@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 CLOSED_PIPE = 141
-"""What a shell reports of a program that the signal SIGPIPE has ended: 128 and its number."""
+"""A shell's status for a program that SIGPIPE has ended: 128 and the signal's number."""
 
 
 class Main(Protocol):

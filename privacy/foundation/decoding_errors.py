@@ -1,4 +1,4 @@
-"""What a setting may be, where msgspec says only what it may not.
+"""The allowed values of a setting, where msgspec names only the wrong one.
 
 Decoding refuses a name that is not there, or a value that is none of a list, and names neither the
 list nor what was meant. Both stand in the types, so they are looked up there, on the way to the

@@ -17,7 +17,7 @@ import msgspec
 
 
 class Flag(NamedTuple):
-    """What a field's type does not say of its flag, as metadata of ``Annotated``.
+    """Details of a flag that its field's type does not give, as metadata of ``Annotated``.
 
     Attributes:
         metavar: Name of the value in the help; None takes the field's, or the choices.

@@ -16,7 +16,7 @@ REMOVED: Mapping[tuple[str, str | None, str | None], str] = {
     ("rounds", "buffered", None): _OVER_SELECTION,
     ("speeds", None, None): _OVER_SELECTION,
 }
-"""What to use instead, by table, key and value; None is a whole table or any value."""
+"""Replacements by table, key and value; None is a whole table or any value."""
 
 
 def check_removed(tables: object) -> None:

@@ -40,7 +40,7 @@ _UNITS = 1 << 20
 
 
 class DeviceCounts(Protocol):
-    """What one device reports; ``models.tasks.metrics.Counts`` is the real one."""
+    """One device's report; ``models.tasks.metrics.Counts`` is the real one."""
 
     @property
     def token_count(self) -> int:

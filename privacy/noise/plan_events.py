@@ -1,4 +1,4 @@
-"""What the rounds and evaluations of a federation tell the accountant, from its settings alone.
+"""The accountant's events of a federation's rounds and evaluations, from its settings alone.
 
 The coordinator, the simulation and ``sotto-privacy`` ask here, so that a plan means the same to all
 of them. No torch: a file is checked before torch is needed.

@@ -43,7 +43,7 @@ class PaperNoise(_Mode, frozen=True, kw_only=True, tag="paper"):
     Attributes:
         randomisation_magnitude: β, at least 0; scales the draw and gives no epsilon by itself.
         noise_std: σ of the draw before scaling, in parameter units.
-        score: What attention scores: the update as it ``arrived``, noise and all, or the
+        score: Update that attention scores: the update as it ``arrived``, noise and all, or the
             ``clean`` update (Eq. 6 to the letter: the weights are those of the model without
             noise; the client sends its clean layer norms beside the update).
     """

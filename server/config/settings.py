@@ -39,7 +39,7 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         start_from: Folder of a public release of the same model and word list with whose parameters
             the run starts. Absent draws them from the seed.
         vocabulary: The word list; absent for a task without words.
-        personalisation: What each device keeps for itself.
+        personalisation: Method, and with it the part that each device keeps for itself.
         privacy: Noise mode and clipping; ``mode`` picks the kind.
         aggregation: How updates become one; ``rule`` picks the kind.
         compression: The form in which updates travel; absent for plain float32. May change between

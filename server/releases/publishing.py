@@ -23,7 +23,7 @@ from server.records.tables import attempts, clients, contributions, releases
 from server.releases.files import NewRelease, ReleaseFolder
 
 NO_PREVIOUS = bytes(32)
-"""What the initial parameters name as the release before them."""
+"""Hash of the release before the initial parameters."""
 
 
 class ReleaseChainError(RuntimeError):

@@ -4,7 +4,7 @@ from typing import Literal
 
 Part = Literal["canaries", "leakage", "exposure"]
 PARTS: tuple[Part, ...] = ("canaries", "leakage", "exposure")
-"""What can be audited, in the order in which it is."""
+"""Audits, in the order in which they run."""
 
 PRECISION = 0.025
 """Relative standard error of the measured noise multiplier."""

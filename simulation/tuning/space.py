@@ -20,7 +20,7 @@ DIMENSIONS = (
     "cohort",
     "server_step_size",
 )
-"""What a search can vary."""
+"""Settings that a search can vary."""
 
 
 class Range(NamedTuple):

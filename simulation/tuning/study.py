@@ -32,7 +32,7 @@ _NAME = "sotto"
 _MEASURED = "measured"
 _STARTING_TRIALS = 8
 LARGEST_EPSILON = 1e4
-"""What a trial counts as whose epsilon is larger: a sampler needs finite numbers."""
+"""Epsilon recorded for a trial whose own is larger: a sampler needs finite numbers."""
 
 
 def search(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _FOLLOWED: Mapping[str, tuple[str, Callable[[Counts], float]]] = {
     "speech": ("mel_l1", lambda own: own.mean_log_loss)
 }
-"""What tells how well a client is served, by the task; of all others it is accuracy."""
+"""The figure that shows how well a client is served, by task; accuracy for all others."""
 
 
 class NovelCurve(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from export.serve.folder.folder import ServingError, ServingFolder
 from privacy.foundation.atomic_files import sync_file, sync_folder
 
 INCOMING = "incoming-"
-"""What a copy's name begins with until it has a version's."""
+"""Prefix of a copy's name until it gets a version's name."""
 
 
 @contextlib.contextmanager
@@ -23,7 +23,7 @@ def copied(
 ) -> Iterator[Path]:
     """Copy a bundle and folders of personal files beside the versions.
 
-    What is still there at the end is removed.
+    Any copy left at the end is removed.
 
     Args:
         check: Refuses what is no bundle, so that nothing else is ever copied.

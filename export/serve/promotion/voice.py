@@ -18,7 +18,7 @@ from export.serve.promotion.changes import check_people, load_present
 from export.serve.promotion.gate import believed_figure
 
 METRIC = "perplexity"
-"""What voices are compared by, unless another figure is named; of a voice it is e to the mel L1."""
+"""Figure that compares voices unless another is named: e to the mel L1."""
 
 
 class VoiceVersions:
