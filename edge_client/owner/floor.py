@@ -191,6 +191,7 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
         # A coordinator with a guarantee never asks: only a captured one would.
         sent = "counts of an evaluation leave" if plan.kind == "evaluate" else "an embedding leaves"
         raise PlanBelowFloorError("floor_mode", f"{sent} without noise, which {mode} forbids")
+    # Clipping, noise and the crowd.
     norm, largest = plan.privacy.clipping_norm, floor.largest_clipping_norm
     if largest != "any" and not (norm is not None and norm <= largest):
         raise PlanBelowFloorError(
@@ -205,6 +206,7 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
             f"cohort_size must be >= {floor.least_cohort} for this device, got {plan.cohort_size}; "
             "its owner can lower least_cohort, in floor.toml",
         )
+    # The model and the method.
     if family not in floor.model_families:
         raise PlanBelowFloorError(
             "floor_model_family",

@@ -137,6 +137,7 @@ class LocalTrainer:
         seed = client_seed(self._plan.seed, round_number, client_name)
         dropout_seed = client_seed(self._plan.seed, round_number, client_name, purpose="dropout")
         use_generator(self._network, torch.Generator(device=self._device).manual_seed(dropout_seed))
+        # The client's own optimiser state goes on, if the plan keeps it.
         training = self._plan.training.at_round(round_number)
         keeps_state = training.optimiser_state == "kept"
         optimiser = self._optimiser.fresh(training)
@@ -152,6 +153,7 @@ class LocalTrainer:
             mean_loss, extras = self._by_example.descend(optimiser, examples, draws), {}
             example_count = self._by_example.example_count
 
+        # The update, clipped and in the form in which it leaves the device.
         kept = self._kept(extras)
         outgoing = outgoing_update(
             self._plan,

@@ -123,6 +123,7 @@ def noise_for(asked: Noise) -> Answer:
     epsilon = check_epsilon(asked.target_epsilon, "target_epsilon")
     delta, rounds = check_delta(asked.delta), check_count(asked.rounds, "rounds")
     draw: dict[str, Figure]
+    # A tree counts how often one person takes part; sampling counts all alike.
     if asked.mode == "ftrl":
         separation = check_count(asked.min_separation, "min_separation")
         most = check_count(asked.max_participation, "max_participation")

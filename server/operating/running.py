@@ -152,6 +152,7 @@ class _Parts:
             threads,
             failpoints,
         )
+        # Keys, and the parts that follow them when they are renewed.
         identity = Identity.load(folder.identity)
         self._renewal = KeyRenewal(folder, config, identity, threads)
         self._tls = ServerTls(identity)
@@ -161,6 +162,7 @@ class _Parts:
             store, CertificateAuthority.load(folder.authority), identity, threads
         )
         self._switch = OperatorSwitch(folder.pause_mark)
+        # The models that devices fetch: everybody's, and each one's own.
         self._method = method_state_of(config)
         self._shelf = self._make_shelf()
         self._personal = PersonalShelf(
@@ -174,6 +176,7 @@ class _Parts:
         )
         for part in (self._tls, self._opener, self._membership, self._shelf, self._personal):
             self._renewal.tell(part.take_identity)
+        # The parts that drive rounds, from the top of the house down.
         self._gate = RoundGate(config, store, run)
         self._keeper = RoundKeeper(
             self._shelf,

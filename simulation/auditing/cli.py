@@ -47,11 +47,13 @@ def audit(asked: Audited) -> int:
     from simulation.workers.processes import processor_count
 
     request = asked.request()
+    # Settings and people.
     tables = with_settings(read_tables(request.name), request.settings)
     config = config_from(tables, request.name)
     out = asked.out or Path("runs") / f"{request.short_name}-audit-seed-{config.seed}"
     population = as_text(build_population(config, request.data))
     tell([*population.notes, f"privacy: {config.privacy.guarantee}"])
+    # The audit itself, part by part.
     parts = [part for part in PARTS if part in (asked.only or PARTS)]
     with (
         ProgressReport(out.name, last_round=config.rounds.cap) as report,

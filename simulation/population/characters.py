@@ -39,6 +39,7 @@ def build_character_population(config: SimulationConfig, path: Path | None) -> P
         user: torch.tensor(encode_characters(own), dtype=torch.int64)
         for user, own in text.texts.items()
     }
+    # The most active users, as far as they have enough to train on.
     kept = {
         user: parts
         for user in _most_active(streams, data)
@@ -50,6 +51,7 @@ def build_character_population(config: SimulationConfig, path: Path | None) -> P
         )
     owners = {client_name(number): user for number, user in enumerate(sorted(kept), start=1)}
     clients = {name: kept[user][0] for name, user in owners.items()}
+    # Each client's own newest text, held out.
     asks = config.evaluation.kind == "devices"
     held_out = {name: _held_out(kept[user][1], asks=asks) for name, user in owners.items()}
     own_valid, own_test = (

@@ -48,12 +48,14 @@ def build_text_population(config: SimulationConfig, path: Path | None) -> TextPo
     shards = _deal(text, config.data)
     vocabulary = _vocabulary(config, text.train)
     streams = {owner: _stream(vocabulary, sentences) for owner, sentences in shards.items()}
+    # Clients with enough text, named in the order of their owners.
     least = config.data.least_tokens
     owners = sorted(owner for owner, stream in streams.items() if _is_usable(stream, least))
     if not owners:
         raise PopulationError(f"no client has {least} tokens; lower data.least_tokens")
     names = {owner: client_name(number) for number, owner in enumerate(owners, start=1)}
     clients = {names[owner]: streams[owner] for owner in owners}
+    # The text that each client keeps out of training.
     asked, scored = _own_parts(config, text)
     own_valid = {name: own for owner, name in names.items() if (own := asked.get(owner))}
     own_typed = {name: own for owner, name in names.items() if (own := scored.get(owner))}

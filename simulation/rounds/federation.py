@@ -208,6 +208,7 @@ class Federation:
 
     def _attempt(self, tally: Tally) -> Closed | None:
         """Open a round and close it; None if it fell short of its quorum and is to be repeated."""
+        # Draw the cohort, if the budget admits another attempt.
         names = self._names
         if self._guard is not None:
             self._guard.admit(self._machine.round_number, self._machine.attempt)
@@ -227,6 +228,7 @@ class Federation:
             raise SimulationError(f"round {number} cannot open: {why}")
         if self._guard is not None:
             self._guard.enter(order.round_number, order.attempt)
+        # Close the round; too few usable updates abort the attempt.
         if isinstance(order, Close):
             try:
                 return self._close(order, tally)

@@ -91,10 +91,12 @@ def run_simulation(
     description = RunDescription(
         run=plan.run, seed=config.seed, configuration=dict(tables), until=options.until
     )
+    # A finished run is read, not made again.
     folder = RunFolder(out, description)
     final = folder.final_figures()
     if final is not None:
         return final
+    # The parts of the run, and the processes that train.
     check_followed(config, population)
     attackers = _attackers(config, population)
     guarded = (

@@ -84,12 +84,14 @@ def novel_curve(
             "--set data.novel_share=0.2"
         )
     prepare_compute("cpu", threads=1)
+    # The released model stays; each client fits its own part alone.
     hypernetwork = run.hypernetwork()[0] if run.method.generated.tensors else None
     fit, trainer = NewClientFit(run.plan, hypernetwork), LocalTrainer(run.plan)
     counts = [Counts()] * (settings.epochs + 1)
     novel = population.novel
     if longest_s is not None:
         novel = {name: _shortened(run, client, longest_s) for name, client in novel.items()}
+    # Scores after every epoch, summed over clients.
     states: dict[str, PersonalState] = {}
     for name, client in novel.items():
 
@@ -106,6 +108,7 @@ def novel_curve(
             states[name] = fitted.personal
 
         fit.fit(run.released, client.train, client_name=name, settings=settings, after_epoch=score)
+    # Fits that make people's files can be kept beside the run.
     keeps = can_keep_fits(run)
     if keeps:
         keep_fits(run, states, NovelFit(epochs=settings.epochs, longest_s=longest_s))
