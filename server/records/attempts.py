@@ -65,23 +65,6 @@ def current_attempt(store: Store) -> OpenAttempt | None:
     return None if row is None else _opened(row)
 
 
-def released_attempt(store: Store, round_number: int) -> OpenAttempt:
-    """Return the attempt behind a release as it was opened, with its cohort wiped.
-
-    Raises:
-        LookupError: If the round was not released.
-    """
-    with store.read() as connection:
-        row = connection.execute(
-            select(attempts).where(
-                attempts.c.round_number == round_number, attempts.c.state == "released"
-            )
-        ).first()
-    if row is None:
-        raise LookupError(f"round {round_number} was not released")
-    return _opened(row)
-
-
 def next_attempt(store: Store) -> tuple[int, int]:
     """Return the round and the attempt to open next: after the last release, never used before."""
     with store.read() as connection:
