@@ -1,10 +1,10 @@
 """Do what ``sotto-export personal`` does: from a release, or on a device from everyone's bundle."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from export.bundles.manifest import BundleManifest, Manifest
 from export.bundles.signed_files import MANIFEST_FILE
+from export.commands.flags import Personal
 from export.commands.reports import Report, described, described_person, named
 from export.commands.sources import authority_of, certificate_in, coordinator_of, release_in
 from export.faces.family import ExportError
@@ -14,7 +14,6 @@ from export.making.person_of_device import export_own
 from export.making.released_model import BundleKind, export_bundle, load_any
 from export.making.speech import VoiceKind
 from export.making.whole_bundle import export_whole
-from export.people.adapter import Resting
 from export.people.personal_file import PersonalFile, load_personal_file
 from export.releases.release import Release, read_authority
 from models.plan.published_part import PublishedPart, decode_published
@@ -23,39 +22,8 @@ from privacy.identities.party import Identity
 _LATEST = "latest"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PersonalOptions:
-    """A person to export, and what their file is made of.
-
-    Attributes:
-        client: Name given at enrolment; None for whoever published.
-        whole: Whether to write a bundle with the client's whole model.
-        published: The file that the client's device published; None where it keeps nothing.
-        generated: On a device, the file of what the coordinator made; None where it makes nothing.
-        generated_only: Whether the coordinator writes what it makes, for the device to add to.
-        resting: How the tensors of a personal file are kept.
-        which: Round number, ``latest`` or ``best``.
-        authority: ``authority.crt``; None takes the coordinator's, if that is the source.
-    """
-
-    client: str | None
-    whole: bool
-    published: Path | None
-    generated: Path | None
-    generated_only: bool
-    resting: Resting
-    which: str
-    authority: Path | None
-    passphrase_file: Path | None
-
-
-def export_personal(source: Path, target: Path, options: PersonalOptions) -> Report:
+def export_personal(options: Personal) -> Report:
     """Export what is one client's own, or that client's whole model as a bundle.
-
-    Args:
-        source: Folder of a coordinator, of a simulated run, or of one release; or everyone's
-            bundle, onto which goes what a device published.
-        target: New folder, or a ``.zip``.
 
     Raises:
         ValueError: If the source, the client or the target is refused.
@@ -63,6 +31,7 @@ def export_personal(source: Path, target: Path, options: PersonalOptions) -> Rep
         CertificateError: If the coordinator's keys and certificates do not belong together.
         OSError: If the disk refuses.
     """
+    source, target = options.source, options.out
     part = _published(source, options)
     if _is_bundle(source):
         return _of_bundle(source, target, part, options)
@@ -72,14 +41,14 @@ def export_personal(source: Path, target: Path, options: PersonalOptions) -> Rep
         raise ExportError(
             "--generated goes with everyone's bundle, and --generated-only with --client alone"
         )
-    release = release_in(source, options.which, options.authority)
+    release = release_in(source, options.round, options.authority)
     signer = coordinator_of(source, options.passphrase_file)
     if part is None:
         return _of_client(release, target, signer, options)
     return _of_part(release, target, part, signer, options)
 
 
-def _published(source: Path, options: PersonalOptions) -> PublishedPart | None:
+def _published(source: Path, options: Personal) -> PublishedPart | None:
     """Return what the client's device published, if the client is the one that was named."""
     if options.published is None:
         return None
@@ -94,7 +63,7 @@ def _published(source: Path, options: PersonalOptions) -> PublishedPart | None:
 
 
 def _of_client(
-    release: Release, target: Path, signer: Identity | None, options: PersonalOptions
+    release: Release, target: Path, signer: Identity | None, options: Personal
 ) -> Report:
     """Export what the coordinator knows of a client by itself."""
     if options.client is None:
@@ -107,7 +76,7 @@ def _of_client(
         own = export_generated(release, options.client, target, signed_with=signer)
     else:
         people = [(options.client, target)]
-        (own,) = export_people(release, people, resting=options.resting, signed_with=signer)
+        (own,) = export_people(release, people, resting=options.at_rest, signed_with=signer)
     return {"file": str(target), **described_person(own)}
 
 
@@ -116,7 +85,7 @@ def _of_part(
     target: Path,
     part: PublishedPart,
     signer: Identity | None,
-    options: PersonalOptions,
+    options: Personal,
 ) -> Report:
     """Export what a device published, for a server of personal models."""
     if options.whole:
@@ -126,15 +95,13 @@ def _of_part(
         )
     from export.making.person_of_release import export_published  # Loads torch.
 
-    own = export_published(release, part, target, resting=options.resting, signed_with=signer)
+    own = export_published(release, part, target, resting=options.at_rest, signed_with=signer)
     return {"file": str(target), **described_person(own)}
 
 
-def _of_bundle(
-    source: Path, target: Path, part: PublishedPart | None, options: PersonalOptions
-) -> Report:
+def _of_bundle(source: Path, target: Path, part: PublishedPart | None, options: Personal) -> Report:
     """Export from everyone's bundle, as a device does for its owner."""
-    if options.which != _LATEST or options.passphrase_file is not None:
+    if options.round != _LATEST or options.passphrase_file is not None:
         raise ExportError(
             "a bundle is of one round, and nobody signs what is made of it: leave out --round "
             "and --passphrase-file"
@@ -148,7 +115,7 @@ def _of_bundle(
     bundle = load_any(source, authority=certificate_in(options.authority))
     signed = {"bundle_signed_by": named(bundle.signer)}
     if not options.whole:
-        own = export_own(bundle, part, target, generated=generated, resting=options.resting)
+        own = export_own(bundle, part, target, generated=generated, resting=options.at_rest)
         return {"file": str(target), **signed, **described_person(own)}
     if not isinstance(bundle.manifest, Manifest):
         raise ExportError("a voice takes its speaker as a file: leave out --whole")

@@ -78,12 +78,10 @@ def export_bundle(
     one person's); everything else is in them.
 
     Args:
-        release: The release, as ``read_release`` gives it.
         target: New folder, or a ``.zip``, which is replaced in one step.
         client: The person whose model is to be whole in the bundle; None leaves out what is each
             person's own.
-        precision: How the model's matrices are stored and multiplied.
-        signed_with: The coordinator, to sign the bundle.
+        signed_with: The coordinator, if it signs.
 
     Raises:
         ExportError: If the release cannot become such a bundle, or nothing is known of the client.

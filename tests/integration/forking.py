@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-# The accountant's libraries are loaded where a guarantee asks for them, which costs a second each time.
+# A guarantee loads the accountant's libraries, which costs a second each time.
 _ACCOUNTING = ["dp_accounting.pld.privacy_loss_distribution", "scipy.optimize", "scipy.stats"]
 CONTEXT.set_forkserver_preload(
     [

@@ -45,7 +45,6 @@ def promote(
     passes, the history says why, and it may be the same version, which repairs it.
 
     Args:
-        bundle: Bundle folder or ``.zip``; copied.
         metric: The figure that the gate compares: with held-out text ``top1_recall`` or
             ``top3_recall``, else one that both bundles name and `models.tasks.figures` knows. None
             is ``top3_recall`` of a keyboard and ``perplexity`` of a voice.
@@ -62,8 +61,7 @@ def promote(
     Raises:
         GateError: If the figure is worse, or cannot be compared.
         ValueError: If the bundle is corrupt, unsigned though signatures are required, or cannot
-            run;
-            or if another version came to be served while this one was measured.
+            run; or if another version came to be served while this one was measured.
         OSError: If the disk refuses; what was served goes on.
     """
     folder.check()
