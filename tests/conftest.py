@@ -21,4 +21,6 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="sotto-")  # Short: a socket's path has at most 100 bytes.
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     config.option.basetemp = config.option.basetemp or f"{folder}/t"
+    # Workers share the cores; a team of threads in each would spin while it waits for the others.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
