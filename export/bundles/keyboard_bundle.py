@@ -1,9 +1,8 @@
 """Read bundles: the graphs of a model, what lies beside them, and a manifest that pins every file.
 
-A bundle of a keyboard, a classifier or a voice is a folder or a .zip (`export.bundles.files`).
 Loading believes only what the manifest pins, and the coordinator may have signed the manifest. A
-model that learnt from one person's text makes the bundle that person's data, so its files are the
-owner's alone.
+model that learnt from one person's text makes the bundle that person's data: its files are
+owner-only.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,15 +86,12 @@ def write_bundle(
 def load_bundle(source: Path, *, authority: bytes | None = None) -> Bundle:
     """Read a keyboard's bundle and check its signature, if it has one, and every digest.
 
-    Args:
-        source: Folder or ``.zip``.
-        authority: Certificate of the federation's authority, DER. If given, the bundle must be
-            signed by a coordinator that it certified.
+    If ``authority`` is given, the federation's certificate, DER, a coordinator that it certified
+    must have signed the bundle.
 
     Raises:
         BundleError: If a file is missing, foreign or not what the manifest says, the signature does
-            not
-            fit, or the bundle is of another kind or format version.
+            not fit, or the bundle is of another kind or format version.
     """
     found = _read(source, "keyboard", Manifest, CONTENT_FILES, authority)
     vocabulary = _checked_vocabulary(found.manifest, found.files[VOCABULARY_FILE])

@@ -1,9 +1,8 @@
 """Check who signed a release or a bundle.
 
-The signature is over one small file that holds the digests of all others. Dates do not count: a
-release stays valid when the certificate of its key has expired. Without the federation's authority
-a good signature only says that nothing changed since somebody signed. Cryptography, 10 MB, is
-loaded only for a signature: a device may trust the way its bundle came, and keeps the memory.
+The signature is over one small file that holds the digests of all others; it outlives its key's
+certificate. Without the federation's authority it only says that nothing changed since somebody
+signed. Cryptography, 10 MB, is loaded only for a signature: a device may trust how its bundle came.
 """
 
 from dataclasses import dataclass

@@ -1,9 +1,6 @@
 """A GRU's parameters as ONNX's operator takes them: gates in ONNX's order, biases joined.
 
-numpy alone, since a device without onnx orders a person's GRU, too.
-
-References:
-    ONNX operator GRU, version 14: the order of the gates.
+numpy alone, since a device without onnx orders a person's GRU, too (`export.graphs.gru`).
 """
 
 from collections.abc import Mapping

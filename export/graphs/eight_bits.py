@@ -1,11 +1,8 @@
 """Round a matrix to 8 bits: 64 neighbours of a row share one scale, whose zero stays zero.
 
-The layout is that of onnxruntime's MatMulNBits, so the file and the graph hold the same bytes. A
-value w becomes the whole number q nearest to w / s in [-127, 127], with s = max|w| / 127 over its
-block; rounding moves no value by more than s / 2.
-
-References:
-    onnxruntime, operator com.microsoft.MatMulNBits: blocks along a row, the last one padded.
+The layout is that of onnxruntime's operator com.microsoft.MatMulNBits, blocks along a row, the last
+one padded: file and graph hold the same bytes. A value w becomes the whole number q nearest to
+w / s in [-127, 127], with s = max|w| / 127 over its block; no value moves by more than s / 2.
 """
 
 from typing import NamedTuple

@@ -1,10 +1,7 @@
 """Write the ONNX graph of the GRU language model, and read its weights back.
 
-The matrix of a tied model is stored once, and a build takes a fraction of a second.
-
-References:
-    ONNX operator GRU, version 14: the equations and the order of the gates; with
-        ``linear_before_reset`` they are those of torch.nn.GRU.
+The matrix of a tied model is stored once. Equations and order of the gates are those of the ONNX
+operator GRU, version 14; with ``linear_before_reset`` they are those of torch.nn.GRU.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,8 +1,6 @@
 """Write the ONNX graph of the Transformer language model, its keys and values carried in a cache.
 
-References:
-    ``models.networks.transformer_lm`` (the network; parity compares the graph with it).
-    [Vaswani] "Attention Is All You Need", NeurIPS 2017, arXiv:1706.03762.
+Parity compares it with ``models.networks.transformer_lm`` ([Vaswani], arXiv:1706.03762).
 """
 
 import math

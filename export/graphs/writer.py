@@ -11,9 +11,8 @@ are rounded (`export.graphs.eight_bits`) and stored once as ``<name>.whole`` and
 whether they multiply or are looked up, or both; personal tensors stay float32.
 
 References:
-    ONNX operators of opset 21, https://onnx.ai/onnx/operators.
-    onnxruntime, operator com.microsoft.MatMulNBits: accuracy level 4 rounds activations to 8 bits
-        too, and multiplies whole numbers.
+    ONNX operators of opset 21, https://onnx.ai/onnx/operators; of onnxruntime, MatMulNBits, whose
+        accuracy level 4 rounds activations to 8 bits too, and multiplies whole numbers.
 """
 
 import copy

@@ -33,10 +33,7 @@ def export_everybody(
 ) -> PeopleManifest:
     """Write the hypernetwork and the embedding of every client that took part.
 
-    Args:
-        release: A keyboard's release, as ``read_release`` gives it.
-        target: New folder, or a ``.zip``.
-        signed_with: The coordinator, to sign the file.
+    The release is a keyboard's; the target is a new folder or a ``.zip``.
 
     Raises:
         ExportError: If the method does not make all that is a person's own, nobody took part yet,

@@ -1,8 +1,7 @@
 """Make the file of a person whose device keeps a part of the model: where the device is, or not.
 
-A device makes its owner's file by itself, without torch or onnx: of everyone's bundle, which
-anybody may have, and of what `sotto-client publish` wrote, which then stays where it is. The file
-is, byte for byte, the one that the coordinator would make of the same published part
+A device makes its owner's file of everyone's bundle and of what `sotto-client publish` wrote,
+without torch or onnx: byte for byte what the coordinator would make of the same published part
 (`export.making.person_of_release`), without its signature.
 """
 

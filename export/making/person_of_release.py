@@ -37,10 +37,7 @@ def export_people(
     """Write the personal files of some clients, each from what the release makes for it.
 
     Args:
-        release: The release, as ``read_release`` gives it.
         targets: Client names, and where their files go: new folders, or ``.zip`` files.
-        resting: How the tensors are stored.
-        signed_with: The coordinator, to sign the files.
 
     Raises:
         ExportError: If the release makes nothing for a client, or knows nothing of one.

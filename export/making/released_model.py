@@ -81,7 +81,6 @@ def export_bundle(
         target: New folder, or a ``.zip``, which is replaced in one step.
         client: The person whose model is to be whole in the bundle; None leaves out what is each
             person's own.
-        signed_with: The coordinator, if it signs.
 
     Raises:
         ExportError: If the release cannot become such a bundle, or nothing is known of the client.
@@ -165,9 +164,7 @@ class Verification:
 def verify_bundle(source: Path, *, authority: bytes | None = None) -> Verification:
     """Check a bundle: digests, signature, that it holds the release's weights, and parity.
 
-    Args:
-        source: Folder or ``.zip``.
-        authority: Certificate of the federation's authority, DER; None leaves open who signed.
+    ``authority`` is the federation's certificate, DER; None leaves open who signed.
 
     Raises:
         BundleError: If a file is not what the manifest says.

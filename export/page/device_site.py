@@ -30,9 +30,8 @@ def write_site(
     """Write the page's folder, whole or not at all; report the folder, whose keyboard, and bytes.
 
     Args:
-        bundle: Bundle folder or ``.zip``.
         target: A new folder.
-        person: Their personal file, if a part of the model is each person's own.
+        person: Personal file, if a part of the model is each person's own.
         authority: ``authority.crt``; None accepts what nobody signed.
 
     Raises:

@@ -2,8 +2,7 @@
 
 Words and images have one graph, a voice has three, and a vocoder has one beside a voice's. Rounded
 graphs are compared twice with a network that has their very weights: computed exactly, when they
-must agree as float32 graphs do, and as they ship, with activations rounded too. The second
-difference is recorded.
+must agree as float32 graphs do, and as they ship; the second difference is recorded.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,9 +1,8 @@
 """Compare the graphs of a voice and of a vocoder with torch, over shapes that no export saw.
 
 The decoder is fed the same drawn frames on both sides, step by step here and all at once in torch,
-and drops the same elements: a difference in one step then causes none in the next. The compared
-values have no unit of their own before a voice is trained, so a difference is relative to the
-largest value if that is above 1.
+and drops the same elements: a difference in one step then causes none in the next. Values have no
+unit before a voice is trained, so a difference is relative to the largest value above 1.
 """
 
 from collections.abc import Mapping

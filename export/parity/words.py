@@ -1,8 +1,7 @@
 """Compare an exported graph of words with torch, over shapes that no export ever saw.
 
-The network reads the same random words as the graph, in two calls with the state carried between
-them, so that a frozen axis, a gate in the wrong place or a state that is dropped shows as a
-difference.
+Both read the same random words in two calls with the state carried between them, so that a frozen
+axis, a gate in the wrong place or a dropped state shows.
 """
 
 import importlib.util
@@ -60,9 +59,8 @@ def check_parity(
         tolerance: Largest difference allowed, in nats, before ``RELATIVE_TOLERANCE`` is added.
 
     Raises:
-        ParityError: If two log-probabilities differ by more than that, the ranking is not that of
-            the
-            distribution, the model reads too few tokens for two calls, or torch is missing.
+        ParityError: If two log-probabilities differ by more, the ranking is not the distribution's,
+            the model reads too few tokens for two calls, or torch is missing.
     """
     network = _word_network(settings, parameters)
     shapes = fitting(shapes, network.context_size)

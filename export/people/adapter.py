@@ -1,12 +1,8 @@
 """Keep one person's tensors as an onnxruntime adapter, and read them back.
 
-The file is onnxruntime's own (``.onnx_adapter``), so any of its languages can give its parameters
-to a session. At rest they are float32, float16, or whole numbers of 8 bits with a scale for 64 of
-them (`export.graphs.eight_bits`); a graph always takes float32. Vectors, such as biases, are small
-and stay float32.
-
-References:
-    onnxruntime, AdapterFormat (a flatbuffer that its reader verifies).
+The file is onnxruntime's own (``.onnx_adapter``, AdapterFormat, a flatbuffer that its reader
+verifies), so any of its languages can give it to a session. Tensors rest as float32, float16, or 8
+bits with a scale for 64 of them (`export.graphs.eight_bits`); vectors such as biases stay float32.
 """
 
 import math

@@ -1,9 +1,8 @@
 """Hold everybody's embedding and the hypernetwork in one signed file, and make people of them.
 
 If the run's method generates a part of the model, 10,000 people are 10,000 short vectors and one
-network, not 10,000 files: a server makes a person's tensors when they are needed. The holder of the
-file can make everybody's, so it is as personal as all their files together, lies beside the bundle
-and never in it, and is written owner-only.
+network, not 10,000 files: a server makes a person's tensors when they are needed. The file is as
+personal as all of theirs together: it lies beside the bundle, never in it, and is owner-only.
 """
 
 from collections.abc import Mapping

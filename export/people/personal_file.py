@@ -1,8 +1,7 @@
 """Write one person's part of a model as a signed file, and load it onto a bundle's graph.
 
-A bundle of a personalised run holds what everyone shares, and a personal file what is one client's:
-an onnxruntime adapter, a manifest that pins it, and the coordinator's signature over both. The file
-is that person's data and is written owner-only.
+It is an onnxruntime adapter, a manifest that pins it, and the coordinator's signature over both:
+that person's data, written owner-only. The bundle holds what everyone shares.
 """
 
 from collections.abc import Mapping

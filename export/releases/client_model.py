@@ -1,8 +1,7 @@
 """Put one client's model together from a release: the shared part, and what is made for it.
 
-Only a model of which the coordinator knows every tensor can be made here: FedTP's and pFedHN's.
-Tensors that a method keeps on a device are added by `export.making.person_of_release`, if the
-device's owner published them.
+Only FedTP's and pFedHN's are made here, whole. Tensors that a method keeps on a device are added by
+`export.making.person_of_release`, if the device's owner published them.
 """
 
 import msgspec

@@ -1,8 +1,7 @@
 """Read a release: the model that a round ended in, checked file by file.
 
-A coordinator signs its releases and a simulation does not; both write the same files
-(`models.plan.release_record`). Nothing is taken from a release before its digests fit, and a
-signature that does not fit is refused, never passed over.
+A coordinator signs its releases and a simulation does not (`models.plan.release_record`). Nothing
+is taken before its digests fit, and a signature that does not fit is refused.
 """
 
 import hashlib
@@ -84,9 +83,8 @@ def read_release(folder: Path, *, authority: bytes | None = None) -> Release:
     A pointer, such as ``latest``, is followed once: all files are one release's, however often a
     running coordinator moves the pointer meanwhile.
 
-    Args:
-        authority: Certificate of the federation's authority, DER. If given, the release must be
-            signed by a coordinator that it certified.
+    If ``authority`` is given, the federation's certificate, DER, a coordinator that it certified
+    must have signed the release.
 
     Raises:
         ReleaseError: If a file is missing, or is not what the record says it is.

@@ -1,9 +1,8 @@
 """Fill the suggestion strip of a keyboard: three slots, the best word in the centre.
 
-The strip shows other words than a model ranks first: words stand in the person's case, blocked ones
-are left out, the person's own come oftener, and what is typed can be kept as it is. That last, the
-verbatim slot, takes the left place only if words are too few to fill it, so it never costs a
-suggestion.
+Words stand in the person's case, blocked ones are left out, the person's own come oftener, and what
+is typed can be kept as it is: the verbatim slot takes the left place only if words are too few to
+fill it, so it never costs a suggestion.
 """
 
 import re
@@ -77,12 +76,11 @@ class Keyboard:
         """Begin with an empty text.
 
         Args:
-            graph: The person's model.
             languages: BCP 47 tags of the word list, as in the bundle's manifest.
             cache: The person's own words, shared by all their text fields.
             cache_share: How much they count, in [0, 1).
             blocked: Words, lower-case, that are never suggested and never learnt.
-            index: The index of the vocabulary, if many texts share one; made if absent.
+            index: Index of the vocabulary, which many texts can share; made if absent.
 
         Raises:
             ValueError: If the share is out of its range, or graph and vocabulary differ in size.

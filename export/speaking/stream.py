@@ -1,9 +1,8 @@
 """Make sound of a sentence's frames while they are made, the same as of all of them at the end.
 
 Post-net and vocoder see so many frames to both sides and no more, so a stretch is final as soon as
-those after it are there. It is computed again from so many frames before it: the shorter the
-stretch, the more is computed twice. Hence the first one is short, and each that follows twice as
-long.
+those after it are there. The shorter the stretch, the more is computed twice, so the first one is
+short and each that follows twice as long.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,8 @@
 """Let an exported voice speak: onnxruntime and numpy, no torch.
 
-A text is said sentence by sentence. With a vocoder a sentence's sound is given while it is made,
-without one when the sentence is done: Griffin-Lim looks at all of it.
+With a vocoder a sentence's sound is given while it is made, without one when the sentence is done.
 
 References:
-    ``models.listening.synthesis``, which speaks with torch.
     [Tacotron2] Shen et al., ICASSP 2018, arXiv:1712.05884: dropout of the pre-net stays on, so
         that a voice does not lean on its own frames more than it learnt to.
 """

@@ -4,8 +4,7 @@ onnxruntime has no inverse short-time Fourier transform, so frames are made by t
 and added up where they overlap. Cosines are even around the middle of a frame and sines are odd:
 half of each is multiplied, and the other half is its mirror image.
 
-References:
-    ``models.networks.vocoder``, ``models.sound.inverse_transform``, which parity compares.
+Parity compares it with ``models.networks.vocoder`` and ``models.sound.inverse_transform``.
 """
 
 import math

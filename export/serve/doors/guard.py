@@ -1,9 +1,8 @@
 """Stand before the application: request ids, limits on bodies, figures, and errors without text.
 
-A body is read here, within its limits, and handed on whole, so no handler meets one that is too
-large or too slow. The body of a caller without a client's token is never read: waiting bodies take
-room from everybody. Failures inside are logged by their place, never by their message, since that
-may hold what was typed.
+A body is read here, within its limits, and handed on whole. The body of a caller without a
+client's token is never read: waiting bodies take room from everybody. Failures inside are logged by
+their place, never by their message, which may hold what was typed.
 """
 
 import asyncio

@@ -1,7 +1,6 @@
 """Speak the Open Inference Protocol, version 2, so that common clients and probes work.
 
-The one model is ``keyboard``; its tensors are those of ``export.faces.words``. A request without
-state asks about a text that has not begun.
+The one model is ``keyboard``, its tensors those of ``export.faces.words``; no state, no text yet.
 
 References:
     [OIP] Open Inference Protocol, version 2, github.com/kserve/open-inference-protocol.

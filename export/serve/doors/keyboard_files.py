@@ -2,8 +2,7 @@
 
 The page runs the model in the browser, so that no key travels. Everybody's model is one graph and
 its word list, which never change under their version's name; a client's own tensors come as a
-safetensors file that nobody stores on the way. A device that makes a person's bundle takes manifest
-and signature too, and has the bundle that was promoted.
+safetensors file that nobody stores on the way. With manifest and signature it is a bundle.
 """
 
 import hashlib

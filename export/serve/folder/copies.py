@@ -21,12 +21,9 @@ def copied(
     *,
     check: Callable[[Path], object],
 ) -> Iterator[Path]:
-    """Copy a bundle and folders of personal files beside the versions.
+    """Copy a bundle, once ``check`` accepts it, and folders of personal files beside the versions.
 
     Any copy left at the end is removed.
-
-    Args:
-        check: Refuses what is no bundle, so that nothing else is ever copied.
 
     Raises:
         ServingError: If a people's folder holds anything but files, or two hold the same.

@@ -1,8 +1,7 @@
 """Hold what is served, keyboards or voices, and exchange it while requests are under way.
 
-A request takes the version it begins with and keeps it to its end, whatever happens on disk: all of
-a version is in memory. A new version is loaded and asked once before anybody gets it; if that
-fails, the old one goes on.
+A request keeps the version it begins with, whatever happens on disk: all of it is in memory. A new
+version is loaded and asked once before anybody gets it; if that fails, the old one goes on.
 """
 
 import logging

@@ -1,8 +1,7 @@
 """Let clients' voices speak while requests for words go on: threads and limits of their own.
 
-A text is minutes of a processor, a word a millisecond. So voices have threads of lower priority,
-which keyboards do not wait for; each piece of sound is a task of its own, and only so many texts
-are said at a time.
+A text is minutes of a processor, a word a millisecond. So voices have threads of lower priority, a
+task for each piece of sound, and a limit of texts at a time.
 """
 
 import asyncio
@@ -115,10 +114,6 @@ class Voices:
         speed: float,
     ) -> Speech:
         """Begin to say a text in a client's own voice, or in everybody's.
-
-        Args:
-            own: Whether in the client's own voice.
-            speed: How much faster than the voice learnt to speak.
 
         Raises:
             SpeechTextError: If the text cannot be said.

@@ -1,8 +1,8 @@
 """Carry people's files over from the present version to the copy that is to take its place.
 
-A file goes onto any bundle of its run, method and schema, so that a promotion need take nobody's
-model away. Files given with the bundle replace all of their kind, personal files or everybody's
-embeddings; the other kind is carried over, and what stays behind is reported.
+A file goes onto any bundle of its run, method and schema. Files given with the bundle replace all
+of their kind, personal files or everybody's embeddings; the other kind is carried over, and what
+stays behind is reported.
 """
 
 import shutil

@@ -77,12 +77,7 @@ def load_present(
 
     A copy that was damaged can be compared with nothing, and the next promotion is what repairs it:
     another version's, or its own again. Raise ServingError if the version offered is the present
-    one,
-    and that is whole.
-
-    Args:
-        load: Loads a version as a server would.
-        what: The name of the file, in words.
+    one, and that is whole. ``load`` loads a version as a server would.
     """
     if present is None:
         return None, f"no {what} was served before"
@@ -125,10 +120,8 @@ def serve_from_now(
 ) -> Versions:
     """Serve a copy that was judged, and remove the versions that nobody is answered from any more.
 
-    Args:
-        incoming: The copy, beside the versions.
-        reason: The gate's finding, in words.
-        instead_of: The version that it was compared with; None if nothing was served.
+    ``reason`` is the gate's finding in words, ``instead_of`` the version that the copy was compared
+    with; None if nothing was served.
 
     Raises:
         ServingError: If another version is served by now.

@@ -59,8 +59,7 @@ def judge(
         old: The present version's; None if there is nothing to compare with.
         largest_loss: How much worse it may be: of a share in percentage points, of any other
             figure in per cent of the present one.
-        what: The thing that is judged, in words.
-        why_alone: Why there is nothing to compare with, if so.
+        why_alone: Why there is nothing to compare with, in words.
 
     Raises:
         GateError: If it is worse than that, or not finite.

@@ -1,8 +1,7 @@
 """Bring a new keyboard or voice into service, or the one before it back.
 
-A bundle is copied first and the copy is checked, so what was judged is what is served. It is
-promoted only if a figure is not worse than the present version's by more than so much. Other
-commands go on while it is copied and measured; they wait for the exchange alone.
+The copy of a bundle is checked, so what was judged is what is served. It is promoted only if a
+figure is not too much worse than the present version's. Other commands wait for the exchange alone.
 """
 
 import shutil
@@ -54,9 +53,6 @@ def promote(
             The kind that is not given is carried over from the present version, as far as it fits.
         largest_loss: How much worse the figure may be: of a share in percentage points, of any
             other in per cent of the present one.
-
-    Returns:
-        The version, what the gate found, and how many people's files were carried over.
 
     Raises:
         GateError: If the figure is worse, or cannot be compared.

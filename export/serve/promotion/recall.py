@@ -1,8 +1,7 @@
 """Measure a keyboard on held-out text, without torch: how often the next word is on show.
 
-A hit is a word of the text among the first three (or first) that the keyboard would show before its
-first letter is typed. Words outside the list count as misses; ends of sentences do not count. So
-the figure is what a person would see, and lower than recall over all tokens.
+A hit is a word of the text among the first three (or first) shown before its first letter is typed.
+Words outside the list are misses, ends of sentences do not count: below recall over all tokens.
 """
 
 from collections.abc import Callable, Iterable, Sequence
