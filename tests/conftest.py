@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import sys
 import tempfile
+from multiprocessing import forkserver
 
 import pytest
 from hypothesis import settings
@@ -24,3 +26,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # Workers share the cores; a team of threads in each would spin while it waits for the others.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_collection_finish() -> None:
+    """Start the process that others are forked from with what integration tests need of it.
+
+    There is one in a process, and a simulation that came first would start it with less.
+    """
+    if "tests.integration.forking" in sys.modules:
+        forkserver.ensure_running()

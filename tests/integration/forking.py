@@ -20,14 +20,16 @@ from pathlib import Path
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-# A guarantee loads the accountant's libraries, which costs a second each time.
-_ACCOUNTING = ["dp_accounting.pld.privacy_loss_distribution", "scipy.optimize", "scipy.stats"]
 CONTEXT.set_forkserver_preload(
     [
         "server.operating.running",
         "edge_client.cli",
         "edge_client.child.work",
-        *_ACCOUNTING,
+        # Loaded late, when the first network or the first epsilon is made: a second each time.
+        "torch._dynamo",
+        "dp_accounting.pld.privacy_loss_distribution",
+        "scipy.optimize",
+        "scipy.stats",
         __name__,
     ]
 )
