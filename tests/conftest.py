@@ -4,10 +4,13 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from multiprocessing import forkserver
 
 import pytest
 from hypothesis import settings
+
+from tests.key_pool import KeyPool
 
 # A busy machine, or the first import of a library, is slow and not wrong: nothing here is timed.
 # The same examples every time: what makes a test fail is a change.
@@ -35,3 +38,11 @@ def pytest_collection_finish() -> None:
     """
     if "tests.integration.forking" in sys.modules:
         forkserver.ensure_running()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def pooled_keys() -> Iterator[None]:
+    """Let parties of this process take their RSA keys from the run's pool."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("privacy.identities.party.make_rsa_key", KeyPool().next_key)
+        yield

@@ -1,12 +1,16 @@
 """A personal part leaves its device as one signed file, when its owner says so and not before."""
 
+import io
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from edge_client.child import publishing
 from edge_client.child.work import do_job
 from edge_client.cli import main
 from edge_client.folder.layout import DeviceFolder
@@ -40,6 +44,22 @@ def scene(tmp_path: Path, enrolled: Enrolled) -> PersonalScene:
     folder.note_plan(scene.plan.encode())
     folder.personal.accept(trained.message_id)
     return scene
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do the job of the process that publishes in this one, which has torch loaded."""
+
+    def run(command: Sequence[str], **given: Any) -> subprocess.CompletedProcess[bytes]:
+        assert command[-1] == publishing.__name__
+        job, out, err = (io.BytesIO(content) for content in (given["input"], b"", b""))
+        with monkeypatch.context() as patched:
+            for name, stream in (("stdin", job), ("stdout", out), ("stderr", err)):
+                patched.setattr(sys, name, io.TextIOWrapper(stream, write_through=True))
+            status = publishing.main()
+            return subprocess.CompletedProcess(command, status, out.getvalue(), err.getvalue())
+
+    monkeypatch.setattr("edge_client.jobs.publishing_job.subprocess.run", run)
 
 
 def publish(scene: PersonalScene, target: Path, *more: str) -> int:
@@ -81,7 +101,7 @@ def test_without_the_owners_word_nothing_is_written(tmp_path: Path, scene: Perso
     assert not (tmp_path / "mine.published").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 def test_a_method_that_keeps_no_tensor_has_nothing_to_publish(
     tmp_path: Path, enrolled: Enrolled, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,7 +114,7 @@ def test_a_method_that_keeps_no_tensor_has_nothing_to_publish(
     assert not (tmp_path / "mine.published").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 def test_before_the_first_round_there_is_nothing_to_publish(
     tmp_path: Path, enrolled: Enrolled, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,7 +127,7 @@ def test_before_the_first_round_there_is_nothing_to_publish(
     assert "no personal part is kept yet" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 def test_a_changed_file_is_refused(
     scene: PersonalScene, enrolled: Enrolled, tmp_path: Path
 ) -> None:
@@ -125,7 +145,7 @@ def test_a_changed_file_is_refused(
             decode_published(bytes(encoded), authority=authority_of(enrolled))
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 def test_a_device_cannot_publish_in_anothers_name(
     scene: PersonalScene, enrolled: Enrolled, tmp_path: Path
 ) -> None:

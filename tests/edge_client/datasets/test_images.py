@@ -277,7 +277,7 @@ def test_a_missing_package_is_told_with_its_extra(
             read_sheets([tmp_path / "sheet.jpg"])
 
 
-@pytest.mark.slow
+@pytest.mark.papers
 @pytest.mark.skipif(not (DATA / "cifar100").is_dir(), reason="CIFAR is absent; set SOTTO_DATA")
 def test_the_development_layout_has_the_published_counts() -> None:
     images = load_images("cifar100", DATA)

@@ -65,7 +65,7 @@ def test_phone_users_are_clients_and_most_of_their_words_are_listed() -> None:
     assert sum(token != UNK for token in words) / len(words) > 0.75
 
 
-@pytest.mark.slow
+@pytest.mark.papers
 @needs("nus_sms")
 def test_the_published_archive_of_messages_is_the_lines_made_from_it() -> None:
     archive = DATA / "nus_sms" / "smsCorpus_en_2015.03.09_all.zip"
