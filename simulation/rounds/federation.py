@@ -11,6 +11,7 @@ A client whose training diverges leaves its place empty, as a refused upload doe
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 from torch import Tensor
@@ -37,10 +38,13 @@ from simulation.rounds.attacks import Attackers
 from simulation.rounds.attendance import SimulationError, next_order
 from simulation.rounds.cohort_training import CohortTraining
 from simulation.rounds.downlink_bytes import DownlinkBytes
-from simulation.rounds.guarded_run import GuardedRun
 from simulation.rounds.participation import SeededSource
 from simulation.rounds.round_tally import Tally, attack_figures
 from simulation.workers.pool import WorkerPool
+
+if TYPE_CHECKING:
+    # It loads the store's libraries, which a run without a guarantee does without.
+    from simulation.rounds.guarded_run import GuardedRun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +91,7 @@ class Federation:
         pool: WorkerPool,
         *,
         start: Start | None = None,
-        guard: GuardedRun | None = None,
+        guard: "GuardedRun | None" = None,
         attackers: Attackers | None = None,
         releases: ReleaseFolder | None = None,
     ) -> None:
