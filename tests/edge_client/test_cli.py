@@ -128,6 +128,7 @@ def test_an_invite_that_is_none_is_refused_and_leaves_no_folder(
     assert not (tmp_path / "device").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
@@ -230,6 +231,7 @@ def test_the_help_documents_the_statuses(capsys: pytest.CaptureFixture[str]) -> 
     assert all(f"\n  {status}  " in shown for status in range(6))
 
 
+@pytest.mark.slow
 def test_an_expired_device_is_told_so(
     tmp_path: Path, templates: Callable[[float], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ QUICK = ["--rounds", "2", "--workers", "1", "--set", "vocabulary.size=50",
          "--set", "model.vocabulary_size=50", "--set", "data.client_count=60"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_preset_runs_and_reports_one_flat_object(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -44,6 +45,7 @@ def test_a_method_takes_the_place_of_the_presets(
     assert list((tmp_path / "run" / "states").glob("device-*/*.bin"))
 
 
+@pytest.mark.slow
 def test_a_growing_run_tells_at_its_start_what_growth_saves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_data_set_that_is_not_there_is_refused_even_where_none_is_needed(
     assert f"argument --data: there is no {missing}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_images_are_trained_together_to_the_same_figures(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,7 @@ def scene(tmp_path: Path, enrolled: Enrolled) -> MovedScene:
     return MovedScene(tmp_path, enrolled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("base", [None, EARLIER], ids=["whole", "moved"])
 def test_what_changed_leads_to_the_release_that_the_lease_names(
     scene: MovedScene, base: FlatVector | None

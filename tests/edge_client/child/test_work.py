@@ -47,6 +47,7 @@ def scene(tmp_path: Path, enrolled: Enrolled) -> Scene:
     return Scene(tmp_path, enrolled)
 
 
+@pytest.mark.slow
 def test_the_coordinator_opens_the_very_update_that_the_text_trains(scene: Scene) -> None:
     outcome = do_job(scene.job())
 
@@ -217,6 +218,7 @@ def with_example_privacy(plan: Plan) -> Plan:
     return msgspec.structs.replace(plan, training=training)
 
 
+@pytest.mark.slow
 def test_example_privacy_is_accounted_on_the_device_round_by_round(scene: Scene) -> None:
     plan = with_example_privacy(scene.plan)
     ledger = DeviceFolder(scene.device).example_ledger
@@ -275,6 +277,7 @@ def test_without_example_privacy_nothing_is_accounted(scene: Scene) -> None:
     assert not DeviceFolder(scene.device).example_ledger.exists()
 
 
+@pytest.mark.slow
 def test_a_ledger_that_cannot_be_read_stops_example_privacy_alone(scene: Scene) -> None:
     ledger = DeviceFolder(scene.device).example_ledger
     ledger.write_text("torn")

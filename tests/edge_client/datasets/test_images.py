@@ -107,6 +107,7 @@ def sheets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_sheets(tmp_path_factory.mktemp("sheets") / "cifar10")
 
 
+@pytest.mark.slow
 def test_tiles_are_read_row_by_row_and_the_loss_is_told(sheets: Path) -> None:
     images = load_images("cifar10", sheets.parent)
 
@@ -138,6 +139,7 @@ def test_a_sheet_that_is_cut_short_or_missing_or_too_small_is_named(tmp_path: Pa
         read_sheets([sheet])
 
 
+@pytest.mark.slow
 def test_labels_are_never_unpickled_and_must_fit_the_images(sheets: Path, tmp_path: Path) -> None:
     for file in sheets.iterdir():
         (tmp_path / file.name).symlink_to(file)

@@ -72,6 +72,7 @@ def test_an4_has_its_speakers() -> None:
     assert minutes(speech) == pytest.approx(13.6, abs=0.05)
 
 
+@pytest.mark.slow
 @needs("fsdd")
 def test_spoken_digits_have_their_speakers_and_their_test_part() -> None:
     speech = load("fsdd")

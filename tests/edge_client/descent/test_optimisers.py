@@ -95,6 +95,7 @@ def test_a_state_of_another_model_is_refused() -> None:
         optimiser.load_state({"momentum_buffer": torch.ones(3)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "peer"),
     [

@@ -109,6 +109,7 @@ def test_reading_writes_nothing_beside_the_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["typed.jsonl"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=20), max_size=4), st.text(min_size=1, max_size=20), st.data())
 def test_an_append_cut_short_costs_only_itself(
     tmp_path_factory: pytest.TempPathFactory, before: list[str], torn: str, data: st.DataObject

@@ -17,6 +17,7 @@ METHOD = PFedGpSettings(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [CONVNET, VIT])
 def test_rounds_of_training_predict_better_than_chance_and_than_before(
     model: ModelSettings,

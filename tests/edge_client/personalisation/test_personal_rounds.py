@@ -114,6 +114,7 @@ def received(plan: Plan) -> torch.Tensor:
     return part_of(initial, schema_of(plan.model), download_schema(plan))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("settings", "model"), METHODS, ids=NAMES)
 def test_every_method_trains_keeps_and_predicts(
     settings: PersonalisationSettings, model: ModelSettings
@@ -141,6 +142,7 @@ def test_every_method_trains_keeps_and_predicts(
         assert result.personal.personal.shape == (kept,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("settings", "model"), METHODS, ids=NAMES)
 def test_a_client_leaves_nothing_behind_for_the_next(
     settings: PersonalisationSettings, model: ModelSettings

@@ -119,6 +119,7 @@ class PersonalScene(Scene):
         return decode(uploaded, payload)
 
 
+@pytest.mark.slow
 def test_what_was_generated_for_the_device_is_trained_with_the_shared_parameters(
     tmp_path: Path, enrolled: Enrolled
 ) -> None:
@@ -133,6 +134,7 @@ def test_what_was_generated_for_the_device_is_trained_with_the_shared_parameters
     assert np.array_equal(scene.sent(), expected.update.numpy())
 
 
+@pytest.mark.slow
 def test_a_personal_part_of_an_older_stage_is_grown_on_the_device(
     tmp_path: Path, enrolled: Enrolled
 ) -> None:

@@ -118,6 +118,7 @@ FITTED: dict[str, tuple[PersonalisationSettings, int | None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FITTED)
 def test_what_is_fitted_serves_the_client_and_nothing_shared_moves(name: str) -> None:
     method, count = FITTED[name]

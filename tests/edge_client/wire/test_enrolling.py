@@ -132,6 +132,7 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_keys(
     assert (len(coordinator.asked), len(keys)) == (2, 1)
 
 
+@pytest.mark.slow
 def test_a_crash_before_the_last_file_needs_no_second_answer(
     tmp_path: Path, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,6 +169,7 @@ def test_an_interrupted_enrolment_with_a_passphrase_goes_on_with_that_one_only(
     assert len(coordinator.asked) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", ["token_used", "token_expired", "version_mismatch"])
 def test_a_refusal_leaves_the_device_unenrolled(
     tmp_path: Path, coordinator: Coordinator, code: str
@@ -224,6 +226,7 @@ def test_a_device_that_was_away_too_long_enrols_again_and_keeps_what_is_its_own(
         assert (folder.path / own).read_text() == own
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["run", "authority"])
 def test_an_invite_of_another_federation_is_refused_before_its_token_is_used(
     tmp_path: Path, coordinator: Coordinator, other: str
@@ -339,6 +342,7 @@ def test_certificates_that_have_expired_are_not_taken_for_an_interrupted_enrolme
     Identity.load(folder.identity).check_time(coordinator.now)
 
 
+@pytest.mark.slow
 def test_an_identity_of_another_authority_is_not_taken_for_an_interrupted_enrolment(
     tmp_path: Path, coordinator: Coordinator
 ) -> None:

@@ -63,6 +63,7 @@ async def upload(sealed: Path, device: Identity, coordinator: Identity) -> int:
     return sum(counted)
 
 
+@pytest.mark.slow
 def test_an_upload_that_breaks_counts_what_was_sent_and_no_more(tmp_path: Path) -> None:
     now = time.time()
     authority = CertificateAuthority.create(tmp_path / "authority", RUN.hex(), now=now)

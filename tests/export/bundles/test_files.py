@@ -92,6 +92,7 @@ def test_a_name_that_stands_twice_is_refused(tmp_path: Path) -> None:
         open_files(tmp_path / "twice.zip", ALLOWED)
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_in_a_zip_is_a_refusal_or_nothing(tmp_path: Path) -> None:
     write_files(tmp_path / "whole.zip", FILES)
     whole = (tmp_path / "whole.zip").read_bytes()

@@ -102,6 +102,7 @@ def test_a_body_takes_room_as_it_comes(server: RunningServer, ann: str) -> None:
     wait_until(lambda: server.metric("sotto_waiting_bytes") == 0)
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_come_is_not_waited_for(strict: RunningServer) -> None:
     slow = new_client(strict, "slow")
     connection = http.client.HTTPConnection(strict.address, timeout=10)
@@ -132,6 +133,7 @@ def test_endless_headers_end_the_connection(server: RunningServer, sent: bytes) 
     assert server.get("/v2/health/live").status == 200
 
 
+@pytest.mark.slow
 def test_headers_that_do_not_come_are_not_waited_for(strict: RunningServer) -> None:
     host, _, port = strict.address.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=10) as connection:

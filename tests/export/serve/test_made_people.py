@@ -171,6 +171,7 @@ def test_while_somebody_is_withdrawn_the_version_before_has_a_file_of_everybody(
     assert folder.everybody(before).read_bytes() == without_ben.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoilt", ["bundle", "everybody's file"])
 def test_who_is_withdrawn_leaves_nothing_on_a_version_that_cannot_be_loaded(
     *,

@@ -75,6 +75,7 @@ def test_versions_are_exchanged_under_load_and_no_request_is_dropped(
     assert {word for _, word in seen} == {"go", "we", "a"}
 
 
+@pytest.mark.slow
 def test_a_folder_that_could_not_be_looked_at_is_looked_at_again(
     server: RunningServer, ann: str
 ) -> None:
@@ -109,6 +110,7 @@ def test_a_promotion_is_taken_over_once(
     assert server.metric(taken) == before + 1
 
 
+@pytest.mark.slow
 def test_the_version_before_is_served_to_who_asks_for_it(
     server: RunningServer, ann: str, bundles: dict[int, Path]
 ) -> None:
@@ -124,6 +126,7 @@ def test_the_version_before_is_served_to_who_asks_for_it(
     assert server.next(ann, "", version=before).status == 404
 
 
+@pytest.mark.slow
 def test_a_version_that_cannot_be_loaded_leaves_the_old_one(
     server: RunningServer, ann: str, bundles: dict[int, Path]
 ) -> None:
@@ -158,6 +161,7 @@ def test_a_blocklist_is_taken_over_while_the_server_runs(server: RunningServer, 
     assert strip["centre"] == {"text": before[2].capitalize(), "kind": "word"}
 
 
+@pytest.mark.slow
 def test_the_folder_of_a_version_can_vanish_while_it_is_served(
     server: RunningServer, ann: str, bundles: dict[int, Path]
 ) -> None:

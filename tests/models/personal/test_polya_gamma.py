@@ -30,6 +30,7 @@ def test_mean_and_variance_are_those_of_the_distribution(tilt: float) -> None:
     assert abs(float(spread.mean()) - variance) < 5 * float(spread.std()) / math.sqrt(DRAWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tilt", TILTS)
 @pytest.mark.parametrize("s", [0.7, 20.0])
 def test_laplace_transform_is_that_of_the_distribution(tilt: float, s: float) -> None:

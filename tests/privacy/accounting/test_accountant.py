@@ -60,6 +60,7 @@ def exact_delta(noise_multiplier: float, epsilon: float) -> float:
     return normal_below(near - far) - math.exp(epsilon) * normal_below(-near - far)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise_multiplier", [0.3, 0.7, 1.0, 3.0, 20.0])
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-8])
 def test_one_release_costs_what_the_exact_formula_says(
@@ -137,6 +138,7 @@ def test_rounding_is_no_disagreement(by_pld: float, by_prv: float) -> None:
     check_agreement(by_pld, by_prv)
 
 
+@pytest.mark.slow
 def test_opacus_gdp_is_refused_and_does_understate() -> None:
     from opacus.accountants.analysis.gdp import compute_eps_poisson
 

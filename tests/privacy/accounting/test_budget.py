@@ -46,6 +46,7 @@ def test_rounds_left_is_the_last_number_that_fits(event: PrivacyEvent) -> None:
     assert rounds_left(Tally(), event, BUDGET, most=5) == 5
 
 
+@pytest.mark.slow
 def test_the_round_that_would_pass_the_budget_is_refused() -> None:
     left = rounds_left(Tally(), ROUND, BUDGET)
 
@@ -56,6 +57,7 @@ def test_the_round_that_would_pass_the_budget_is_refused() -> None:
     assert found.value.epsilon > 8.0
 
 
+@pytest.mark.slow
 def test_a_plan_that_cannot_end_is_told_how_many_rounds_fit_and_what_to_change() -> None:
     left = rounds_left(Tally(), ROUND, BUDGET)
 
@@ -94,6 +96,7 @@ def test_a_budget_that_is_none_is_refused_by_name(value: float) -> None:
         PrivacyBudget(epsilon_budget=1.0, delta=value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "delta", "rounds", "rate"),
     [(8.0, 1e-5, 1000, 0.02), (8.0, 1e-6, 1000, 1.0), (1.0, 1e-6, 100, 0.1), (0.1, 1e-5, 10, 0.5)],

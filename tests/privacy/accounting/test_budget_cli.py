@@ -366,6 +366,7 @@ def test_explain_says_unit_neighbours_draw_and_what_is_spent(
         assert part in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "factor", "shared_with"),
     [
@@ -426,6 +427,7 @@ delta = 1e-5
     assert "hidden in their own update: each of 20 steps a round" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_explain_says_where_a_run_will_stop(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

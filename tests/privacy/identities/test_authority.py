@@ -171,6 +171,7 @@ def today(tmp_path_factory: pytest.TempPathFactory) -> Federation:
     return Federation(authority, coordinator, device, device)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hostname", ["localhost", "127.0.0.1"])
 def test_both_ends_of_a_handshake_know_each_other(
     today: Federation, tmp_path: Path, hostname: str

@@ -28,6 +28,7 @@ def certificate_of(identity: Identity, use: KeyUse) -> bytes:
     return der
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", KeyUse)
 @pytest.mark.parametrize("party", ["device", "coordinator"])
 def test_a_certificate_says_whose_key_it_is_and_for_what(

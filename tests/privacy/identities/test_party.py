@@ -72,6 +72,7 @@ def test_what_an_identity_signs_its_certificate_verifies(home: Home) -> None:
     verify(loaded.signing.certified.public_key, b"release", signature, purpose=Purpose.RELEASE)
 
 
+@pytest.mark.slow
 def test_a_renewal_replaces_all_keys_and_keeps_the_wrapping_key_before(home: Home) -> None:
     first = Identity.load(home.folder)
     second = home.renew(NOW + 60 * DAY)
@@ -88,6 +89,7 @@ def test_a_renewal_replaces_all_keys_and_keeps_the_wrapping_key_before(home: Hom
     assert sorted(path.name for path in home.folder.iterdir()) == ["0002", "0003", "identity.json"]
 
 
+@pytest.mark.slow
 def test_a_message_under_way_survives_one_renewal_but_not_two(
     home: Home, federation: Federation, downlink: MessageContext
 ) -> None:
@@ -168,6 +170,7 @@ class PowerCutError(Exception):
     """Stands for the end of the process."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fatal_write", range(1, 6))
 def test_a_crash_in_a_renewal_leaves_the_old_identity_and_can_be_repeated(
     home: Home, monkeypatch: pytest.MonkeyPatch, fatal_write: int

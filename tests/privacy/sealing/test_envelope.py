@@ -365,6 +365,7 @@ def test_a_context_that_does_not_fit_the_header_is_refused(
         replace(uplink, **{field: value})  # type: ignore[arg-type]  # any field, by name
 
 
+@pytest.mark.slow
 def test_the_larger_suite_opens_where_only_it_is_allowed(
     large: Identity, uplink: MessageContext
 ) -> None:

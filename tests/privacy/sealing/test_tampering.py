@@ -501,6 +501,7 @@ def downlink_lab(federation: Federation, downlink: MessageContext, forger: Forge
     return Lab(federation, downlink, forger, sender, recipient)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_tampered_update_does_not_open(lab: Lab, name: str) -> None:
     _check_refused(lab, *CASES[name](lab))
@@ -554,6 +555,7 @@ def test_a_message_refused_elsewhere_opens_where_it_belongs(
     assert _feed_and_finish(opener, lab.honest(**changes).join()) == lab.forger.payload
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small_end", ["sender", "recipient"])
 def test_the_larger_suite_needs_large_keys_at_both_ends(
     lab: Lab, large: Identity, small_end: str
@@ -606,6 +608,7 @@ def small(federation: Federation, uplink: MessageContext) -> bytes:
     return b"".join(map(bytes, message.views()))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_any_flipped_bit_anywhere_is_noticed(

@@ -248,6 +248,7 @@ def test_what_was_not_asked_for_yet_is_still_on_disk() -> None:
         next(chunks)
 
 
+@pytest.mark.slow
 @ALL_RULES
 def test_a_rule_holds_one_chunk_of_each_update_at_once(rule: RobustSettings) -> None:
     built = rule_of(rule, LONG, slots=8, clip=1e4)

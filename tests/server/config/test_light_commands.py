@@ -31,6 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_the_operators_commands_load_no_torch(folder: Path) -> None:
     where = shlex.quote(str(folder))
     commands = ["status --help", f"status {where}", f"status {where} --json"]

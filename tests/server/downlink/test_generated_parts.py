@@ -97,6 +97,7 @@ def opened(
     return decode(GENERATED, payload)
 
 
+@pytest.mark.slow
 def test_each_device_gets_its_own_parameters(parts: GeneratedParts, parties: Parties) -> None:
     received = []
     for slot, device in enumerate(parties.devices):
@@ -119,6 +120,7 @@ def test_a_fetch_that_goes_on_anywhere_gives_the_message_that_was_begun(
     assert empty == b""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -86,6 +86,7 @@ def opened(parties: Parties, sealed: Downlink, number: int, schema_sha256: bytes
     )
 
 
+@pytest.mark.slow
 def test_without_the_setting_a_model_is_sealed_as_it_is(parties: Parties) -> None:
     sealer = ModelSealer(RUN, CompressionSettings(uplink="int8"))
     seal(sealer, 1, parties.coordinator)

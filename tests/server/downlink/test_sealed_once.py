@@ -75,6 +75,7 @@ def opened(sealed: bytes, parties: dict[Role, Identity]) -> bytes:
 
 
 # A slip has 576 bytes, the first chunk ends 1 MiB, header and signature later.
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0, 1, 575, 576, 577, 1_310, 1_049_902, 1_500_000])
 def test_a_fetch_that_goes_on_anywhere_gives_the_message_that_was_begun(
     downlink: Downlink, parties: dict[Role, Identity], offset: int

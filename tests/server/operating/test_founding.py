@@ -128,6 +128,7 @@ def test_a_missing_word_list_is_looked_for_where_the_federation_will_lie(tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_invites_need_fixed_ports_and_the_same_model(tmp_path: Path) -> None:
     text = TINY + '\n[listen]\nenrolment = "127.0.0.1:0"\ndevices = "127.0.0.1:0"\n'
     config = found(tmp_path / "f", text, [])
@@ -142,6 +143,7 @@ def test_invites_need_fixed_ports_and_the_same_model(tmp_path: Path) -> None:
         write_invites(ServerFolder(tmp_path / "g"), other, tmp_path / "invites")
 
 
+@pytest.mark.slow
 def test_rotated_keys_are_new_and_the_old_wrapping_key_still_opens(tmp_path: Path) -> None:
     config = found(tmp_path / "f", TINY, [])
     folder = ServerFolder(tmp_path / "f")

@@ -72,6 +72,7 @@ def test_a_client_is_erased_from_every_kept_release(
     verify(public_key, after, (path / SIGNATURE_FILE).read_bytes(), purpose=Purpose.RELEASE)
 
 
+@pytest.mark.slow
 def test_erasing_twice_does_no_harm(releases: ReleaseFolder, signer: Identity) -> None:
     release(releases, signer, 1, ONE, TWO)
     erase(releases, signer, ONE)

@@ -70,6 +70,7 @@ def arrive(opener: UpdateOpener, sealed: SealedUpdate, parts: list[bytes]) -> No
     arriving.close()
 
 
+@pytest.mark.slow
 def test_an_update_that_arrived_whole_is_checked_and_lent_without_its_file(
     opener: UpdateOpener, parties: Parties, in_hand: RoundInHand, tmp_path: Path
 ) -> None:

@@ -83,6 +83,7 @@ def upload(value: float, *norms: float) -> NDArray[np.float32]:
     return np.array([value] * SCHEMA.element_count + padded, dtype=np.float32)
 
 
+@pytest.mark.slow
 def test_a_sound_update_is_lent_and_its_signer_told(
     opener: UpdateOpener, sent: Send, parties: Parties
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_sound_update_is_lent_and_its_signer_told(
     assert signer == opener.check(sealed) == parties.devices[0].signing.certified.sha256
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("update", "rule"),
     [

@@ -147,6 +147,7 @@ def test_the_command_prints_what_it_found(
     assert figures["leakage"] is None
 
 
+@pytest.mark.slow
 def test_the_command_refuses_what_cannot_be_audited(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -158,6 +159,7 @@ def test_the_command_refuses_what_cannot_be_audited(
     assert "written at least once" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_claim_that_does_not_hold_fails_after_the_page_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from simulation.config.overrides import parse_override
 from simulation.config.simulation import config_from, read_tables, with_settings
 from simulation.figures.metrics import read_metrics
@@ -19,6 +21,7 @@ SMALL = (
 )
 
 
+@pytest.mark.slow
 def test_clients_learn_to_translate_unseen_sequences_together(tmp_path: Path) -> None:
     settings = [parse_override(text) for text in SMALL]
     tables = with_settings(read_tables("seq2seq-translate"), settings)

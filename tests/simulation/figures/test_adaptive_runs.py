@@ -69,6 +69,7 @@ def test_a_norm_far_too_small_rises_because_clients_clip_to_it(
     assert [row["clipped"] for row in read_metrics(tmp_path)] == [0] * 6
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on_with_the_norm_it_had(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ def test_a_run_is_the_same_bits_whatever_the_workers_and_the_stops(
     assert releases[0].personalisation == releases[1].personalisation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", METHODS.values(), ids=METHODS)
 def test_every_client_is_scored_on_its_own_text_with_its_own_model(
     configured: Configured, owners: TextPopulation, tmp_path: Path, settings: tuple[str, ...]

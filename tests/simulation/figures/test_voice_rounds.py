@@ -195,6 +195,7 @@ def test_what_would_turn_running_variances_negative_is_refused() -> None:
         config_from(given, "test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [

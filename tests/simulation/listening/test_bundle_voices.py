@@ -31,6 +31,7 @@ def bundles(folders: tuple[Path, Path]) -> tuple[Path, Path]:
     return whole, rounded
 
 
+@pytest.mark.slow
 def test_an_exported_voice_says_what_the_trained_one_says(
     folders: tuple[Path, Path], bundles: tuple[Path, Path]
 ) -> None:
@@ -64,6 +65,7 @@ def test_exported_voices_stand_in_the_table(
         assert list((run / "listening" / folder).glob("*.wav"))
 
 
+@pytest.mark.slow
 def test_a_voice_that_cannot_be_held_against_the_clips_is_refused(
     folders: tuple[Path, Path],
     bundles: tuple[Path, Path],

@@ -91,6 +91,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return finished_run(tmp_path_factory.mktemp("speech"), TOML, SINGERS)
 
 
+@pytest.mark.slow
 def test_everyone_speaks_with_a_voice_of_their_own(folders: tuple[Path, Path]) -> None:
     corpus, voices, *_ = open_voices(*folders)
     run = open_run(folders[0])
@@ -141,6 +142,7 @@ def test_a_finished_run_is_listened_to(
     assert {"listening.md", "recogniser.safetensors", "round-2-2+2-layers"} <= kept
 
 
+@pytest.mark.slow
 def test_a_voice_that_grew_speaks_at_every_stage(tmp_path: Path) -> None:
     grows = """
 [growth]
@@ -182,6 +184,7 @@ def test_speakers_that_nobody_trained_are_left_out(tmp_path: Path, more: str) ->
     assert ("sotto-simulate novel" in notes[1]) == bool(more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method", ['"vanilla"', '"fedtp"\nhypernetwork = {hidden_size = 8, embedding_size = 4}']
 )

@@ -32,6 +32,7 @@ PROCESSES = PFedGpSettings(
 NEIGHBOURS = FedTpSettings(neighbours=NeighbourSettings(capacity=0.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "method"), [(CONVNET, PROCESSES), (VIT, NEIGHBOURS)])
 def test_updates_and_scores_are_the_same_bits_whatever_the_worker_count(
     model: ModelSettings, method: PersonalisationSettings

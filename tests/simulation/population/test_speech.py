@@ -155,6 +155,7 @@ PAPER_SIZES = {
 """Clips of each client in [FedDT-TTS] section 4: 2,520 whoever takes part, or 12,600 in a ratio."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["fedt-ljspeech", "feddt-ljspeech"])
 @pytest.mark.parametrize("split", PAPER_SIZES)
 def test_a_whole_lj_speech_is_dealt_in_the_sizes_of_the_paper(family: str, split: str) -> None:

@@ -362,6 +362,7 @@ def test_boosted_attackers_are_set_aside_by_their_norm_once_it_is_known(
     assert (final["attacks_sent"], final["attacks_screened"]) == (3, 2)
 
 
+@pytest.mark.slow
 def test_an_attacked_run_repeats_and_goes_on_after_a_kill(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:
@@ -383,6 +384,7 @@ def test_an_attacked_run_repeats_and_goes_on_after_a_kill(
     assert without_times(broken) == without_times(whole)
 
 
+@pytest.mark.slow
 def test_a_backdoor_gets_in_under_the_mean(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:

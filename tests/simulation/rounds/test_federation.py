@@ -126,6 +126,7 @@ class DrawsNothingHalfTheTime(LocalTrainer):
         return replace(trained, mean_loss=math.nan if self._count % 2 else 2.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cohort_size", "train_loss"), [(1, None), (3, 2.5)])
 def test_the_loss_of_a_round_is_that_of_the_clients_who_have_one(
     configured: Configured, population: Population, cohort_size: int, train_loss: float | None

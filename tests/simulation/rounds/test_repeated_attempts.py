@@ -53,6 +53,7 @@ def orders(monkeypatch: pytest.MonkeyPatch) -> list[Close | Abort]:
     return noted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [TOO_FEW_OF_USE, TOO_FEW_COME, COLLUDERS])
 def test_clients_keep_what_each_acknowledged_update_left_them_with(
     configured: Configured,

@@ -104,6 +104,7 @@ def test_the_best_model_is_kept_by_what_clients_count(
     store.close()
 
 
+@pytest.mark.slow
 def test_a_run_stops_when_noised_figures_get_no_better_and_goes_on_after_a_kill(
     asking: Configured, holding_out: Population, tmp_path: Path
 ) -> None:
@@ -138,6 +139,7 @@ def test_coins_draw_them_where_they_draw_the_cohort(
     assert len(events) == 4
 
 
+@pytest.mark.slow
 def test_too_few_clients_are_not_asked_and_nothing_is_paid(
     asking: Configured, holding_out: Population, tmp_path: Path
 ) -> None:

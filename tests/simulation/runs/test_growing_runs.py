@@ -68,6 +68,7 @@ def test_a_growing_run_is_the_same_bits_whatever_the_workers_and_the_stops(
     assert releases[0].plan.growth_stage == 2
 
 
+@pytest.mark.slow
 def test_a_growing_run_tells_its_stage_and_saves_the_bytes_of_the_formula(
     configured: Configured, population: TextPopulation, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_growing_run_tells_its_stage_and_saves_the_bytes_of_the_formula(
     )
 
 
+@pytest.mark.slow
 def test_the_best_model_may_be_of_an_earlier_stage(
     configured: Configured,
     population: TextPopulation,
@@ -133,6 +135,7 @@ def test_a_release_of_an_early_stage_is_a_whole_model_of_fewer_layers(
     assert len(release.parameters) == plan_schema(release.plan).element_count
 
 
+@pytest.mark.slow
 def test_what_every_stage_ended_with_is_kept_and_can_be_opened(
     configured: Configured,
     population: TextPopulation,

@@ -76,6 +76,7 @@ def run_of(folder: Path) -> str:
     return str(json.loads((folder / "run.json").read_text())["run"])
 
 
+@pytest.mark.slow
 def test_every_round_is_in_the_ledger_and_its_release_names_the_head(
     guarded: Configured, population: Population, tmp_path: Path, opened: Callable[[Path], Store]
 ) -> None:
@@ -93,6 +94,7 @@ def test_every_round_is_in_the_ledger_and_its_release_names_the_head(
     assert spent == pytest.approx([epsilon_of([EVENT] * count, 1e-3) for count in (1, 2, 3, 4)])
 
 
+@pytest.mark.slow
 def test_no_file_holds_a_figure_of_one_client(
     guarded: Configured, population: TextPopulation, tmp_path: Path
 ) -> None:
@@ -107,6 +109,7 @@ def test_no_file_holds_a_figure_of_one_client(
     assert not (tmp_path / "clients.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_a_run_that_was_killed_spends_no_round_twice(
     guarded: Configured,
@@ -129,6 +132,7 @@ def test_a_run_that_was_killed_spends_no_round_twice(
     assert [row["round"] for row in read_metrics(tmp_path)] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_run_stops_before_the_round_that_would_pass_its_budget(
     guarded: Configured,
     population: Population,
@@ -198,6 +202,7 @@ def test_a_tree_keeps_people_apart_and_goes_on_with_its_noise(
     assert all(count <= 2 for count, _ in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("privacy", [CENTRAL, TREE], ids=["central", "ftrl"])
 def test_compressed_updates_cost_what_others_do_and_get_the_same_noise(
     guarded: Configured,
@@ -229,6 +234,7 @@ def test_compressed_updates_cost_what_others_do_and_get_the_same_noise(
     assert 0 < moved.norm() <= math.sqrt(len(moved)) / 127
 
 
+@pytest.mark.slow
 def test_a_sampled_run_writes_neither_who_nor_how_many(
     guarded: Configured, population: Population, tmp_path: Path, opened: Callable[[Path], Store]
 ) -> None:
@@ -305,6 +311,7 @@ SHOWN = {
 }
 
 
+@pytest.mark.slow
 def test_nothing_of_one_client_is_written(
     guarded: Configured, population: Population, tmp_path: Path
 ) -> None:
@@ -335,6 +342,7 @@ AWAY = {"cap": 2, "cohort_size": 6, "quorum": 3, "deadline_s": 10.0, "retry_limi
 HARDLY_ANYBODY = {"dataset": "manual", "partition": "users", "absence_rate": 0.99}
 
 
+@pytest.mark.slow
 def test_noise_of_each_devices_own_is_paid_for_with_every_attempt_and_once(
     guarded: Configured,
     population: Population,

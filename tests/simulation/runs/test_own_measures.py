@@ -94,6 +94,7 @@ def test_where_all_share_one_model_the_keys_are_those_it_saves_everyone(
     assert sum(keys.values(), start=KeystrokeCounts()) == together
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ditto", "pfedme", "vanilla", "local"])
 def test_everyone_types_with_a_model_of_their_own(
     configured: Configured, typists: TextPopulation, tmp_path: Path, method: str

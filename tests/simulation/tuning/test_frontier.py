@@ -108,6 +108,7 @@ def test_a_perplexity_beyond_reason_is_told_in_few_digits() -> None:
     assert "| 4.4e+33 ± 1.0 |" in bad
 
 
+@pytest.mark.slow
 def test_a_model_that_noise_destroyed_does_not_flatten_the_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

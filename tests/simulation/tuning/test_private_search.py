@@ -51,6 +51,7 @@ def search(tables: dict[str, Any], population: TextPopulation, tmp_path: Path) -
     )
 
 
+@pytest.mark.slow
 def test_only_the_best_run_leaves_and_its_price_counts_the_search(
     search: PrivateSearch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -119,6 +119,7 @@ def test_a_trial_that_was_cut_off_is_tried_again_first(
     assert measured.candidate == tried[0]
 
 
+@pytest.mark.slow
 def test_a_folder_with_another_search_is_refused(
     tables: dict[str, Any], population: Population, tmp_path: Path
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_trial_that_cannot_be_worth_it_is_stopped_before_its_end(
     assert len(found) < 6
 
 
+@pytest.mark.slow
 def test_modes_and_rules_take_turns_and_are_not_held_against_each_other(
     tables: dict[str, Any], population: Population, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,6 +60,7 @@ def test_a_map_is_hot_where_its_share_is(tmp_path: Path) -> None:
     assert columns.min() > picture.shape[1] / 2
 
 
+@pytest.mark.slow
 def test_attention_of_nobody_known_and_of_no_transformer_is_refused(
     run_of: MakeRun, tmp_path: Path, capsys: Captured
 ) -> None:
@@ -77,6 +78,7 @@ def test_attention_of_nobody_known_and_of_no_transformer_is_refused(
     assert "at least 1 image to show, got 0" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_embeddings_are_drawn_and_their_purity_told(
     run_of: MakeRun, tmp_path: Path, capsys: Captured
 ) -> None:

@@ -15,6 +15,7 @@ from simulation.understanding.finished_run import NoFinishedRunError, open_run
 MakeRun = Callable[..., Path]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fedavg", "fedtp", "vanilla", "fedper", "ditto", "pfedme"])
 def test_clients_predict_with_the_networks_that_were_scored(run_of: MakeRun, method: str) -> None:
     folder = run_of(method)

@@ -38,6 +38,7 @@ def curve_of(
     return curve
 
 
+@pytest.mark.slow
 def test_who_speaks_is_fitted_and_nothing_else(
     folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,6 +106,7 @@ def test_novel_speakers_are_listened_to_in_a_row_of_their_own(
     (run / "aside.bin").rename(run / "states" / client / "000002.bin")
 
 
+@pytest.mark.slow
 def test_what_is_generated_is_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = (
         '[personalisation]\nmethod = "fedtp"\nhypernetwork = {hidden_size = 8, embedding_size = 4}'

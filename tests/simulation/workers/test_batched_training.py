@@ -179,6 +179,7 @@ PLANS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_together_and_one_by_one_come_to_the_same(plan: Plan) -> None:
     assert_alike(together(plan), alone(plan))
@@ -298,6 +299,7 @@ def pool_round(
         ]
 
 
+@pytest.mark.slow
 def test_a_pool_gives_the_same_results_in_slot_order(tmp_path: Path) -> None:
     plan = make_plan(method=FedPerSettings())
 
@@ -318,6 +320,7 @@ def test_a_pool_gives_the_same_results_in_slot_order(tmp_path: Path) -> None:
     assert [len(paths) for paths in kept] == [4, 4]
 
 
+@pytest.mark.slow
 def test_what_a_clients_update_lost_is_fed_back_in_a_group_too(tmp_path: Path) -> None:
     # The largest travel unrounded, and lie too far apart for the last bit to swap two.
     settings = CompressionSettings(

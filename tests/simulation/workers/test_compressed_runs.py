@@ -64,6 +64,7 @@ def test_bytes_of_entropy_coded_updates_are_those_that_would_travel(
     assert told == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worker_count", [1, 2])
 def test_a_client_feeds_back_what_its_last_round_lost(
     configured: Configured, population: Population, tmp_path: Path, worker_count: int
@@ -106,6 +107,7 @@ def test_a_client_feeds_back_what_its_last_round_lost(
     assert not torch.equal(forgetful.update, expected[1])
 
 
+@pytest.mark.slow
 def test_layers_take_turns_and_all_of_them_have_moved_after_a_turn(
     configured: Configured, population: Population
 ) -> None:

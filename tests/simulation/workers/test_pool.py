@@ -85,6 +85,7 @@ def test_a_client_that_diverges_has_no_update(
     assert all(result.update is None for result in results)
 
 
+@pytest.mark.slow
 def test_a_client_without_usable_text_is_named(
     configured: Configured, population: Population
 ) -> None:

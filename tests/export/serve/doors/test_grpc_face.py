@@ -68,6 +68,7 @@ def device(tmp_path_factory: pytest.TempPathFactory, bundles: dict[int, Path]) -
     assert server.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_device_gets_the_words_and_the_strip_that_http_gives(device: Device) -> None:
     over_http = device.server.next(device.token, TEXT + "se", count=5).json
 
@@ -92,6 +93,7 @@ def test_what_is_typed_is_shown_where_words_are_too_few(device: Device) -> None:
     assert not found.strip.HasField("right")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("token", ["", "sotto_" + "x" * 43, "Bearer"])
 def test_a_token_of_nobody_is_turned_away(device: Device, token: str) -> None:
     assert device.refused(pb.NextRequest(text=TEXT), token)[0] == "UNAUTHENTICATED"
@@ -133,6 +135,7 @@ def test_a_revoked_token_ends_for_an_open_connection_too(device: Device) -> None
     assert device.refused(pb.NextRequest(text=TEXT), ben)[0] == "UNAUTHENTICATED"
 
 
+@pytest.mark.slow
 def test_over_tls_a_client_that_asks_too_often_waits(
     tmp_path: Path, bundles: dict[int, Path]
 ) -> None:
@@ -152,6 +155,7 @@ def test_over_tls_a_client_that_asks_too_often_waits(
     assert server.stop() == 0
 
 
+@pytest.mark.slow
 def test_what_is_refused_is_told_in_the_words_of_http(
     tmp_path: Path, vocabulary: Vocabulary
 ) -> None:

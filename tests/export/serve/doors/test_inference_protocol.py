@@ -30,6 +30,7 @@ def test_probes_need_no_token(server: RunningServer) -> None:
     assert server.get("/v2").json["name"] == "sotto-serve"
 
 
+@pytest.mark.slow
 def test_metadata_name_the_graph_s_tensors(server: RunningServer, ann: str) -> None:
     described = server.get("/v2/models/keyboard", ann).json
 

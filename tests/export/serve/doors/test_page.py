@@ -126,6 +126,7 @@ def test_a_client_gets_the_files_that_its_bundle_holds(
     assert (found["client"], found["voice"]) == ("ann", None)
 
 
+@pytest.mark.slow
 def test_a_device_fetches_the_bundle_that_its_coordinator_signed(
     *,
     tmp_path: Path,

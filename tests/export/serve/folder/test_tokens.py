@@ -54,6 +54,7 @@ def test_a_name_that_is_none_is_refused(folder: ServingFolder, name: str) -> Non
     assert clients_with_tokens(folder) == []
 
 
+@pytest.mark.slow
 def test_a_server_takes_over_new_and_revoked_tokens_while_it_runs(server: RunningServer) -> None:
     token = new_client(server, "leaving")
 

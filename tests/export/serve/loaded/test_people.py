@@ -102,6 +102,7 @@ def test_everyone_gets_their_own_words_by_turns(
     assert server.metric("sotto_personal_loads_total") == before + 4
 
 
+@pytest.mark.slow
 def test_who_has_no_file_is_told_so_until_there_is_one(
     server: RunningServer, run: Federation, tokens: Mapping[str, str], tmp_path: Path
 ) -> None:
