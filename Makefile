@@ -34,7 +34,7 @@ page: $(STAMP) ## Fetch what the keyboard's page runs models with (needs npm)
 test: $(STAMP) ## Run every test but the slow reproductions
 	$(BIN)/python -m pytest -m 'not papers'
 
-test-fast: $(STAMP) ## Run the tests that are quick (2 minutes)
+test-fast: $(STAMP) ## Run the tests that are quick (2.5 minutes)
 	$(BIN)/python -m pytest -m 'not papers and not slow'
 
 papers: $(STAMP) ## Run the slow reproductions of the papers' figures

@@ -43,6 +43,7 @@ def test_a_benchmark_starts_and_has_a_short_form(
     assert "--json" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_of_a_table_can_be_configured(name: str) -> None:
     table = TABLES[name]

@@ -93,6 +93,7 @@ def test_what_changed_leads_to_the_release_that_the_lease_names(
     assert scene.held.read(named(LATER)) == LATER.tobytes()
 
 
+@pytest.mark.slow
 def test_a_way_that_leads_elsewhere_is_refused_and_the_next_model_is_fetched_whole(
     scene: MovedScene,
 ) -> None:

@@ -120,6 +120,7 @@ def test_tiles_are_read_row_by_row_and_the_loss_is_told(sheets: Path) -> None:
     assert "re-encoded" in images.notes[0]
 
 
+@pytest.mark.slow
 def test_a_sheet_that_is_cut_short_or_missing_or_too_small_is_named(tmp_path: Path) -> None:
     sheet = tmp_path / "sheet.jpg"
     with pytest.raises(DatasetError, match=r"sheet\.jpg is missing"):

@@ -40,6 +40,7 @@ def test_penn_treebank_has_its_published_counts_and_10000_words() -> None:
     assert len(build_vocabulary(text.train["ptb"])) == 10_000 - 46
 
 
+@pytest.mark.slow
 @needs("wikitext-2")
 def test_wikitext_has_its_published_counts() -> None:
     text = load_dataset("wikitext2", DATA)

@@ -164,6 +164,7 @@ def test_a_personal_part_of_an_older_stage_is_grown_on_the_device(
     assert np.array_equal(scene.sent(), expected.update.numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [{"slot": 1}, {"lease_nonce": bytes(16)}, {"round_number": 2}, {"base_sha256": b"b" * 32}],

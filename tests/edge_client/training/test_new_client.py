@@ -176,6 +176,7 @@ def test_the_best_of_several_draws_is_fitted() -> None:
     assert torch.equal(started_from, made.generate(best))
 
 
+@pytest.mark.slow
 def test_generated_tensors_stay_what_some_embedding_makes() -> None:
     asked = plan(FedTpSettings(hypernetwork=HypernetworkSettings(embedding_size=1)))
     made = hypernetwork(asked)

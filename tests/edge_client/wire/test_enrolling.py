@@ -198,6 +198,7 @@ def test_an_answer_of_another_authority_is_not_kept(
         folder.enrolment()
 
 
+@pytest.mark.slow
 def test_a_device_that_was_away_too_long_enrols_again_and_keeps_what_is_its_own(
     tmp_path: Path, coordinator: Coordinator
 ) -> None:
@@ -327,6 +328,7 @@ def test_enrolling_again_can_be_killed_anywhere_and_done_again(
     assert Identity.load(folder.identity).certificates not in (before, left.certificates)
 
 
+@pytest.mark.slow
 def test_certificates_that_have_expired_are_not_taken_for_an_interrupted_enrolment(
     tmp_path: Path, coordinator: Coordinator
 ) -> None:

@@ -172,6 +172,7 @@ def test_the_devices_file_is_the_coordinators_byte_for_byte(
     own.on(NextWordGraph(bundle.graph), bundle.manifest)
 
 
+@pytest.mark.slow
 def test_a_device_needs_no_torch_and_no_onnx_for_it(tmp_path: Path, fedper: Home) -> None:
     shared, mine = tmp_path / "shared.zip", tmp_path / "mine.published"
     asked = ["personal", shared, "--published", mine, "--out", tmp_path / "mine.zip"]
@@ -190,6 +191,7 @@ def test_a_device_needs_no_torch_and_no_onnx_for_it(tmp_path: Path, fedper: Home
     assert load_personal_file(tmp_path / "mine.zip").manifest.origin == "published"
 
 
+@pytest.mark.slow
 def test_a_whole_bundle_from_the_device_holds_the_graph_that_the_exporter_writes(
     tmp_path: Path, make_home: MakeHome, vocabulary: Vocabulary
 ) -> None:

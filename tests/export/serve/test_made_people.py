@@ -111,6 +111,7 @@ def test_a_file_of_ones_own_goes_before_what_is_made(
     assert server.next(tokens["ada"], TEXT, count=10).words == run.words["ada"]
 
 
+@pytest.mark.slow
 def test_who_is_no_longer_in_everybodys_file_is_not_made_any_more(
     server: RunningServer, run: Federation, tokens: Mapping[str, str], tmp_path: Path
 ) -> None:

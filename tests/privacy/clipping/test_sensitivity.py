@@ -107,6 +107,7 @@ def test_without_others_the_one_client_is_the_aggregate(adjacency: Adjacency) ->
     assert found == pytest.approx(3.0 if adjacency == "zero-out" else 6.0)
 
 
+@pytest.mark.slow
 @settings(deadline=None)  # Two clients under little attention take a search of a tenth of a second.
 @given(slot_count=st.integers(2, 10_000), strength=st.floats(0, 50))
 def test_relations_keep_their_order(slot_count: int, strength: float) -> None:

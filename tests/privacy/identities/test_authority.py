@@ -183,6 +183,7 @@ def test_both_ends_of_a_handshake_know_each_other(
     assert end.connection.version() == "TLSv1.3"
 
 
+@pytest.mark.slow
 def test_a_coordinator_under_another_name_is_not_believed(
     today: Federation, tmp_path: Path
 ) -> None:

@@ -187,6 +187,7 @@ def test_pem_that_holds_no_certificate_is_refused() -> None:
         certificate_pem(b"AAAA")
 
 
+@pytest.mark.slow
 def test_the_names_in_a_certificate_are_read_back(federation: Federation, tmp_path: Path) -> None:
     requests = Identity.create_requests(tmp_path, "coordinator")
     names = ["sotto.test", "10.0.0.7", "::1"]

@@ -121,6 +121,7 @@ def test_renewal_is_due_at_two_thirds_and_expiry_is_told(home: Home) -> None:
         loaded.check_time(NOW + 91 * DAY)
 
 
+@pytest.mark.slow
 def test_an_interrupted_enrolment_asks_again_for_the_same_keys(tmp_path: Path) -> None:
     Identity.create_requests(tmp_path / "device", "device")
     kept = (tmp_path / "device" / "pending" / "signing.key").read_bytes()

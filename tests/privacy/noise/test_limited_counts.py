@@ -49,6 +49,7 @@ def summed(cohort: list[Counts], noise: EvaluationNoise) -> tuple[float, ...]:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(devices, max_size=2), devices, devices, noises)
 def test_no_neighbours_come_further_apart_than_the_sensitivity(
@@ -94,6 +95,7 @@ def crowd(adjacency: Adjacency, noise: EvaluationNoise, size: int = 400) -> Limi
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
 def test_the_noise_on_the_sum_is_the_multiplier_times_the_sensitivity(adjacency: Adjacency) -> None:
     # 400 devices of 4 nats, the middle of the cap: no loss above it, so the mean log-loss is off by

@@ -97,6 +97,7 @@ def test_without_the_setting_a_model_is_sealed_as_it_is(parties: Parties) -> Non
     assert len(opened(parties, sealed.whole, 2, SCHEMA.sha256)) == payload_size(SCHEMA)
 
 
+@pytest.mark.slow
 def test_the_last_releases_are_ways_to_the_next_and_older_ones_are_forgotten(
     parties: Parties,
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_federation_has_keys_a_run_and_a_host(tmp_path: Path) -> None:
         store.close()
 
 
+@pytest.mark.slow
 def test_how_updates_and_releases_travel_may_change_while_a_run_lasts(tmp_path: Path) -> None:
     founded = found(tmp_path / "f", TINY, ["sotto.test"])
     settings, store = ServerFolder(tmp_path / "f").config, open_store(founded.store)
@@ -72,6 +73,7 @@ def test_how_updates_and_releases_travel_may_change_while_a_run_lasts(tmp_path: 
         store.close()
 
 
+@pytest.mark.slow
 def test_a_listen_table_gets_the_host_in_place(tmp_path: Path) -> None:
     text = TINY + '\n[listen]\nenrolment = "0.0.0.0:1000"\ndevices = "0.0.0.0:1001"\n'
 

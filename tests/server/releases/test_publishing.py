@@ -113,6 +113,7 @@ def test_the_signature_covers_every_file(
     assert set(files) == {"plan.json", "vocabulary.txt"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["parameters.bin", "plan.json", "vocabulary.txt", "release.json"])
 @pytest.mark.parametrize("damage", ["changed", "cut", "missing"])
 def test_a_damaged_release_is_refused(

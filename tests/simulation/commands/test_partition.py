@@ -72,6 +72,7 @@ def test_the_noise_of_each_camera_is_told_kept_and_drawn(
     assert red_pixels(tmp_path / "20.0.png") > 300 + red_pixels(tmp_path / "0.0.png")
 
 
+@pytest.mark.slow
 def test_a_text_is_dealt_too_and_shown_as_a_table(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

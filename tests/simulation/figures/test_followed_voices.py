@@ -31,6 +31,7 @@ def test_the_best_voice_is_kept_and_a_standstill_ends_the_run(tmp_path: Path) ->
     assert final["valid_mel_l1"] == pytest.approx(min(losses))
 
 
+@pytest.mark.slow
 def test_a_run_of_voices_can_end_at_a_loss(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

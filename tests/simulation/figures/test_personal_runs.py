@@ -132,6 +132,7 @@ def test_every_client_is_scored_on_its_own_text_with_its_own_model(
     assert final["accuracy"] == final["test_top1_recall"]
 
 
+@pytest.mark.slow
 def test_a_personal_head_at_home_is_what_a_client_computes_by_itself(
     configured: Configured, owners: TextPopulation, tmp_path: Path
 ) -> None:

@@ -120,6 +120,7 @@ def attentive(schema: Schema, updates: list[Tensor]) -> tuple[Tensor, Mapping[st
     return total, shares
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [{}, {"model": BATCH, "personalisation": {"method": "fedbn"}}],
@@ -173,6 +174,7 @@ def test_running_statistics_of_voices_are_averaged_by_their_frames(tmp_path: Pat
         assert float(run.released[run.schema.slices[name]]) == pytest.approx((2 * 1 + 9 * 3) / 11)
 
 
+@pytest.mark.slow
 def test_running_statistics_stay_usable_over_rounds(tmp_path: Path) -> None:
     rounds = {"cap": 4, "cohort_size": 2, "quorum": 1, "deadline_s": 60.0}
 

@@ -164,6 +164,7 @@ round_count = 4
     assert not torch.equal(young.mel, grown.mel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", ["novel_share = 0.5", ""], ids=["novel", "never-drawn"])
 def test_speakers_that_nobody_trained_are_left_out(tmp_path: Path, more: str) -> None:
     toml = TOML.replace("[model]\n", f"{more}\n\n[model]\n", 1)

@@ -24,6 +24,7 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+@pytest.mark.slow
 def test_the_papers_clips_are_dealt_as_in_the_paper() -> None:
     # 13,100 clips, 500 to test; five equal clients have 2,520 each, 1:1:3 is 2,520 twice and 7,560.
     train, test = hold_out(clips(13_100), 500, generator=generator())

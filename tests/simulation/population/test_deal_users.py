@@ -109,6 +109,7 @@ def test_shards_mix_the_text_of_different_places() -> None:
         assert abs(share - 0.5) < 0.1
 
 
+@pytest.mark.slow
 def test_penn_treebank_s_deal_drops_68_sentences() -> None:
     # [FedAtt]: 42,068 sentences, 100 clients, 420 each.
     partition = iid_shards(numbered(42_068), 100, generator=seeded(0))

@@ -397,6 +397,7 @@ def test_releases_of_updates_that_were_paid_for_cost_nothing_more(
     assert spent == pytest.approx([epsilon_of([SENT] * count, 1e-3) for count in (1, 2, 3, 4)])
 
 
+@pytest.mark.slow
 def test_not_even_how_many_updates_were_set_aside_is_written(
     guarded: Configured, population: Population, tmp_path: Path
 ) -> None:

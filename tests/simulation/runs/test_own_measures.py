@@ -143,6 +143,7 @@ def test_what_can_be_exported_for_a_client_is_what_it_was_measured_with(
         assert counts[client] == own
 
 
+@pytest.mark.slow
 def test_neighbours_vote_while_a_client_types(
     configured: Configured, typists: TextPopulation, tmp_path: Path
 ) -> None:
@@ -159,6 +160,7 @@ def test_neighbours_vote_while_a_client_types(
     assert float(helped["keystroke_savings"] or 0) > float(alone["keystroke_savings"] or 0)
 
 
+@pytest.mark.slow
 def test_fine_tuning_is_what_a_client_does_who_trains_on_alone(
     configured: Configured, typists: TextPopulation, tmp_path: Path
 ) -> None:
@@ -199,6 +201,7 @@ def test_fine_tuning_is_what_a_client_does_who_trains_on_alone(
     ) / sum(own.counts.token_count for own in found[3].values())
 
 
+@pytest.mark.slow
 def test_fine_tuning_changes_nothing_of_the_run(
     configured: Configured, typists: TextPopulation, tmp_path: Path
 ) -> None:

@@ -53,6 +53,7 @@ def test_a_run_starts_where_another_ended(
     assert torch.equal(started(drawn, population), initial_parameters(drawn.model, drawn.seed))
 
 
+@pytest.mark.slow
 def test_frozen_tensors_stay_under_noise_and_all_others_move(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_figure_that_runs_do_not_report_is_refused(tmp_path: Path) -> None:
         run_sweep(grid, [1], tmp_path, figure="speed", threshold=None, run_cell=score)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("diverged", [math.inf, None])
 def test_a_seed_that_diverged_is_lost_and_the_mean_is_over_the_others(
     tmp_path: Path, diverged: float | None

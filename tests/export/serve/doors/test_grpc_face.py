@@ -124,6 +124,7 @@ def test_what_cannot_be_answered_is_refused_with_the_rule(
     assert device.next(pb.NextRequest(text=TEXT)).suggestions
 
 
+@pytest.mark.slow
 def test_a_revoked_token_ends_for_an_open_connection_too(device: Device) -> None:
     ben = token_of(device.server.folder, "ben")
     wait_until(lambda: device.server.next(ben, "").status == 200)

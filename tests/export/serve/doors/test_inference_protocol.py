@@ -22,6 +22,7 @@ def tensors(answer: dict[str, object]) -> dict[str, np.ndarray]:
     return {one["name"]: np.array(one["data"]).reshape(one["shape"]) for one in outputs}
 
 
+@pytest.mark.slow
 def test_probes_need_no_token(server: RunningServer) -> None:
     assert server.get("/v2/health/live").json == {"live": True}
     assert server.get("/v2/health/ready").json == {"ready": True}

@@ -156,6 +156,7 @@ def test_nobody_waits_for_a_promotion_that_measures(
     assert str(status_of(folder, capsys)["present"]).startswith("000003-")
 
 
+@pytest.mark.slow
 def test_a_second_promotion_waits_for_the_first_and_says_so(
     *,
     folder: ServingFolder,
