@@ -16,7 +16,6 @@ from server.records.folder import ServerFolder
 from server.records.store import open_store
 from server.releases.publishing import ReleaseSummary, list_releases
 from tests.integration.device import Device, enrol
-from tests.integration.keys import lay_out_keys
 from tests.integration.serving_process import start_serving
 
 SETTINGS = """
@@ -156,7 +155,6 @@ class Federation:
         new: list[Device] = []
         for invite in self.invite(count):
             identity = self.root.parent / f"{self.root.name}-{invite.stem}"
-            lay_out_keys(identity, len(self.devices) + len(new))
             new.append(enrol(invite, identity))
         self.devices += new
         return new

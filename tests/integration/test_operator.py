@@ -20,7 +20,6 @@ from server.cli import main
 from tests.integration.conftest import Make
 from tests.integration.device import code_of, enrol, next_lease
 from tests.integration.federation import Federation, settings
-from tests.integration.keys import lay_out_keys
 from tests.integration.real_device import until
 
 pytestmark = pytest.mark.xdist_group("operator")
@@ -215,11 +214,9 @@ def test_a_running_coordinator_withdraws_invites(
     done = run("forget", federation.root, "device-0003")
 
     assert done.returncode == 0, done.stderr
-    for position, invite in enumerate((again, unused, forgotten), start=1):
-        keys = tmp_path / invite.stem
-        lay_out_keys(keys, position)
+    for invite in (again, unused, forgotten):
         with pytest.raises(grpc.RpcError) as caught:
-            enrol(invite, keys)
+            enrol(invite, tmp_path / invite.stem)
         assert code_of(caught.value) == "token_expired"
     assert coordinator.end(signal.SIGINT) == 0
 
@@ -294,7 +291,6 @@ def test_rotated_keys_are_taken_up_at_the_next_start(
 
     again = Command(federation.root)
     (invite,) = federation.invite()
-    lay_out_keys(tmp_path / "new", 5)
     new = enrol(invite, tmp_path / "new")
     assert new.coordinator_wrapping.sha256 != old.coordinator_wrapping.sha256
     new.close()

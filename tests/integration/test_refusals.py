@@ -1,6 +1,7 @@
 """Whatever a device sends, it gets a clear refusal and the round goes on as if it had not."""
 
 import re
+import shutil
 import socket
 import sqlite3
 import ssl
@@ -20,6 +21,7 @@ from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import certificate_pem, read_certificate
 from privacy.identities.invite import read_invite
 from privacy.identities.keys import make_tls_key, private_key_pem
+from privacy.identities.party import Identity
 from privacy.identities.signing_requests import make_signing_request
 from privacy.sealing.envelope import Direction, MessageContext
 from privacy.sealing.header import SLIP_BYTES
@@ -28,12 +30,8 @@ from protos import federation_pb2_grpc as pb_grpc
 from protos.version import VERSION
 from tests.integration.device import Orders, call_of, code_of, enrol, next_lease
 from tests.integration.federation import Federation, settings
-from tests.integration.keys import lay_out_keys
 
 pytestmark = pytest.mark.xdist_group("refusals")
-
-OTHER = 77
-"""Owner of keys that no enrolled device has."""
 
 
 class Scene:
@@ -89,7 +87,6 @@ def drain(orders: Orders) -> None:
 
 def test_a_token_that_was_never_given_enrols_nobody(scene: Scene, tmp_path: Path) -> None:
     (invite,) = scene.federation.invite()
-    lay_out_keys(tmp_path / "new", OTHER)
 
     assert refusal(lambda: enrol(invite, tmp_path / "new", token=bytes(16))) == "token_invalid"
     # The token itself is still good.
@@ -100,9 +97,8 @@ def test_a_used_token_serves_its_own_device_again_and_nobody_else(
     scene: Scene, tmp_path: Path
 ) -> None:
     (invite,) = scene.federation.invite()
-    lay_out_keys(tmp_path / "first", OTHER)
-    lay_out_keys(tmp_path / "again", OTHER)
-    lay_out_keys(tmp_path / "thief", OTHER + 1)
+    Identity.create_requests(tmp_path / "first", "device")
+    shutil.copytree(tmp_path / "first", tmp_path / "again")
 
     first = enrol(invite, tmp_path / "first")
     # As when the answer was lost on its way: same keys, same name.
@@ -116,7 +112,6 @@ def test_an_expired_token_enrols_nobody(scene: Scene, tmp_path: Path) -> None:
     (invite,) = scene.federation.invite()
     with sqlite3.connect(scene.federation.folder.root / "store.sqlite") as store:
         store.execute("UPDATE tokens SET expires_at = ? WHERE used_at IS NULL", (time.time() - 1,))
-    lay_out_keys(tmp_path / "late", OTHER)
 
     assert refusal(lambda: enrol(invite, tmp_path / "late")) == "token_expired"
 
@@ -128,7 +123,6 @@ def test_another_protocol_version_is_told_which_side_is_older(
     scene: Scene, tmp_path: Path, version: int, older: str
 ) -> None:
     (invite,) = scene.federation.invite()
-    lay_out_keys(tmp_path / "other", OTHER)
 
     with pytest.raises(grpc.RpcError, match=older):
         enrol(invite, tmp_path / "other", version=version)

@@ -10,7 +10,6 @@ from protos import federation_pb2 as pb
 from tests.integration.conftest import Make
 from tests.integration.device import Device, code_of, enrol, next_lease
 from tests.integration.federation import Federation
-from tests.integration.keys import lay_out_keys
 
 
 def test_renewed_certificates_work_and_what_was_under_way_still_counts(
@@ -40,7 +39,6 @@ def test_a_device_that_enrols_again_keeps_its_name_and_loses_its_old_certificate
     federation.start()
     (old,) = federation.enrol(1)
     (invite,) = federation.invite(client=old.name)
-    lay_out_keys(tmp_path / "new", 9)
 
     new = enrol(invite, tmp_path / "new")
 
