@@ -66,7 +66,7 @@ def sealed_updates(federation: Federation) -> int:
     return sum(path.is_file() for path in federation.folder.updates.rglob("*"))
 
 
-@pytest.mark.parametrize("full", ["parameters.bin", "plan.json", "release.json"])
+@pytest.mark.parametrize("full", ["parameters.bin", "release.json"])
 def test_a_round_that_found_no_room_closes_after_room_was_made(
     make_federation: Make, full: str
 ) -> None:

@@ -28,7 +28,7 @@ TWO_LAYERS = TRANSFORMER.replace("layer_count = 1", "layer_count = 2")
 GROWTH = "[growth]\ntarget_layer_count = 2\nstage_count = 2\nround_count = {rounds}\n"
 
 
-@pytest.mark.parametrize("failpoint", ["lease_given:3", "committed:3", "closing:2", "noised:2"])
+@pytest.mark.parametrize("failpoint", ["committed:3", "noised:2"])
 def test_a_coordinator_killed_where_the_model_grows_ends_where_an_undisturbed_one_does(
     make_federation: Make, failpoint: str
 ) -> None:

@@ -61,8 +61,10 @@ def exact_delta(noise_multiplier: float, epsilon: float) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise_multiplier", [0.3, 0.7, 1.0, 3.0, 20.0])
-@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-8])
+@pytest.mark.parametrize(
+    ("noise_multiplier", "delta"),
+    [(0.3, 1e-5), (0.7, 1e-8), (1.0, 1e-3), (3.0, 1e-5), (20.0, 1e-8)],
+)
 def test_one_release_costs_what_the_exact_formula_says(
     noise_multiplier: float, delta: float
 ) -> None:
