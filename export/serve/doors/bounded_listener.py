@@ -4,14 +4,23 @@ They are counted below TLS, so that a handshake that never ends counts as well. 
 many is closed as soon as it is accepted: nothing is read, and no memory waits for it.
 """
 
+import contextlib
+import errno
 import ipaddress
+import logging
+import math
+import os
 import resource
 import socket
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO
+
+_LOG = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 16_384
 """Most connections of one listener, however many descriptors the process may have."""
@@ -22,6 +31,7 @@ _BACKLOG = 4096
 _UNSENT_BYTES = 1 << 16
 _TCP_NOTSENT_LOWAT = 25  # Linux's number; Python 3.11 has no name for it.
 _REFUSED_AT_ONCE = 64
+_SAID_EVERY_S = 60.0
 
 
 class BoundedListener(socket.socket):
@@ -45,12 +55,20 @@ class BoundedListener(socket.socket):
         self._most_of_one = most if most_of_one is None else most_of_one
         self._open_connections: Counter[str] = Counter()
         self._open_count = 0
+        self._spare: BinaryIO | None = _spare_descriptor()
+        self._said_at = -math.inf
 
     # Any: an address as the family has it.
     def accept(self) -> tuple[socket.socket, Any]:
         """Return the next connection within the bounds; BlockingIOError if none waits."""
         for _ in range(_REFUSED_AT_ONCE):
-            accepted, address = super().accept()
+            try:
+                accepted, address = super().accept()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+                self._refuse_one()
+                continue
             caller = caller_of(address[0])
             if self._open_count < self._most and (
                 self._open_connections[caller] < self._most_of_one
@@ -60,6 +78,26 @@ class BoundedListener(socket.socket):
                 return _Counted(accepted, partial(self._let_go, caller)), address
             accepted.close()
         raise BlockingIOError  # More may wait; the event loop looks again after its other work.
+
+    def close(self) -> None:
+        """Listen no more; the connections stay."""
+        super().close()
+        if self._spare is not None:
+            self._spare.close()
+
+    def _refuse_one(self) -> None:
+        """Close a connection that waits and cannot be held: no descriptor is left.
+
+        Left to asyncio, it would be tried two thousand times, each with a traceback in the log.
+        """
+        if time.monotonic() > self._said_at + _SAID_EVERY_S:
+            self._said_at = time.monotonic()
+            _LOG.error("connections are refused: the process has no descriptor left for them")
+        if self._spare is not None:
+            self._spare.close()
+            with contextlib.suppress(OSError):
+                super().accept()[0].close()
+        self._spare = _spare_descriptor()
 
     def _let_go(self, caller: str) -> None:
         self._open_count -= 1
@@ -99,6 +137,13 @@ def bounded_listener(host: str, port: int, *, one_address: bool) -> BoundedListe
     most = most_connections()
     most_of_one = None if one_address else max(1, most // _SHARE_OF_ONE)
     return BoundedListener(listening, most=most, most_of_one=most_of_one)
+
+
+def _spare_descriptor() -> BinaryIO | None:
+    try:
+        return Path(os.devnull).open("rb")
+    except OSError:
+        return None  # Another thread was faster; it is tried again.
 
 
 def most_connections() -> int:
