@@ -138,8 +138,8 @@ def bounded_listener(host: str, port: int, *, one_address: bool) -> BoundedListe
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    # Connections inherit what is set here. asyncio sets the first itself, but not where the protocol
-    # is 0; without it, an answer's body waits 40 ms for its head to be acknowledged.
+    # Connections inherit what is set here. asyncio sets this one itself, but not for protocol 0;
+    # without it, an answer's body waits 40 ms for its head to be acknowledged.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if sys.platform == "linux":
         listening.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, _UNSENT_BYTES)

@@ -188,6 +188,14 @@ def test_one_client_s_calls_without_a_message_end_and_leave_the_others_theirs(
     assert codes["DEADLINE_EXCEEDED"] == CALLS_OF_ONE
 
 
+def test_figures_are_not_where_everybody_may_ask(besieged: RunningServer) -> None:
+    assert besieged.get("/metrics").status == 404
+    assert "/metrics" not in besieged.get("/openapi.json").body.decode()
+    assert besieged.metrics_address != besieged.address
+    assert besieged.metrics_address.startswith("127.0.0.1:")
+    assert "sotto_requests_total" in besieged.metrics()
+
+
 @pytest.mark.slow
 def test_a_server_without_descriptors_goes_on(
     besieged: RunningServer, tokens: dict[str, str]
