@@ -99,6 +99,7 @@ _CHECKOUT = Path(__file__).resolve().parents[1]
 _COMMAND = "import sys; from export.serve.cli import main; sys.exit(main())"
 _NO_LIMITS = {
     "8080": "0",
+    "8082": "0",
     "requests_per_second = 30.0": "requests_per_second = 1e6",
     "burst = 60": "burst = 1000000",
     "body_s = 10.0": "body_s = 60.0",
@@ -194,14 +195,19 @@ class Server:
             env=os.environ | {"PYTHONPATH": str(_CHECKOUT)},
         )
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if "http://" not in line:
-            raise SystemExit("the server did not start")
-        self.address = line.split("http://")[1].strip()
+        # Where it answers, over gRPC too if it does, and where its figures are.
+        urls = [self.process.stdout.readline().rpartition(" ")[2].strip()]
+        while not urls[-1].endswith("/metrics"):
+            line = self.process.stdout.readline()
+            if not line:
+                raise SystemExit("the server did not start")
+            urls.append(line.rpartition(" ")[2].strip())
+        self.address, self.grpc_address = (url.rpartition("/")[2] for url in urls[:2])
+        self._metrics_page = urls[-1].removeprefix("http://")
 
     def metric(self, name: str) -> float:
         """Return one figure of the server's own."""
-        with urllib.request.urlopen(f"http://{self.address}/metrics") as answer:
+        with urllib.request.urlopen(f"http://{self._metrics_page}") as answer:
             lines: list[str] = answer.read().decode().splitlines()
         return float(next(line for line in lines if line.startswith(name + " ")).split()[-1])
 

@@ -6,6 +6,7 @@ Everything is served by one origin, and a content security policy lets the page 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -49,9 +50,9 @@ class PageFile:
     never_changes: bool = False
     compressed: bytes | None = None
 
-    @property
+    @cached_property
     def sha256(self) -> str:
-        """Return the hex digest of the content."""
+        """Return the hex digest of the content, which is computed once: it is megabytes."""
         return hashlib.sha256(self.content).hexdigest()
 
 

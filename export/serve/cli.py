@@ -61,7 +61,8 @@ def _run(asked: InFolder) -> Report:
     from export.serve.running import serve
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    # Its warnings are one for each malformed request, and any stranger can send those.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
     asyncio.run(serve(asked.serving, announce=lambda url: print(f"serving on {url}", flush=True)))
     return {}
 

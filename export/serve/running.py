@@ -5,23 +5,26 @@ import contextlib
 import logging
 import math
 import os
-import resource
 import signal
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from export.page.onnxruntime_web import runtime_files
 from export.page.page_files import page_files
 from export.serve.doors.app import make_app
-from export.serve.doors.connections import bounded_headers
+from export.serve.doors.bounded_listener import bounded_listener
+from export.serve.doors.connections import bounded_connection
 from export.serve.doors.desk import Desk
+from export.serve.doors.metrics_page import METRICS_PATH, make_metrics_app
 from export.serve.doors.page import SERVED_FROM
+from export.serve.doors.room import Room
 from export.serve.folder.file_stamps import FileStamp, stamp_of
 from export.serve.folder.folder import ServingError, ServingFolder
 from export.serve.folder.settings import ListenSettings, ServeSettings, read_settings
@@ -34,13 +37,13 @@ from export.serve.loaded.personal_models import OwnModels
 from export.serve.loaded.shelf import NothingServedError
 from export.serve.loaded.voice_version import voice_shelf
 from export.serve.loaded.voices import Voices
+from privacy.foundation.host_port import checked_host_port
 from privacy.foundation.rate_limit import RateLimit
 
 _LOG = logging.getLogger(__name__)
 _LOOK_EVERY_S = 0.5
 _AGAIN_AFTER_S = 30.0
 _STOP_WITHIN_S = 10
-_BACKLOG = 4096
 
 
 async def serve(folder: ServingFolder, *, announce: Callable[[str], None]) -> None:
@@ -56,26 +59,33 @@ async def serve(folder: ServingFolder, *, announce: Callable[[str], None]) -> No
     """
     folder.check()
     settings = read_settings(folder.settings)
+    listen = settings.listen
     desk = make_desk(folder, settings)
-    listener = _listener(settings.listen)
-    _allow_many_connections()
-    server = _Server(_configuration(folder, settings, desk))
-    scheme = "http" if settings.listen.certificate is None else "https"
-    host, port = listener.getsockname()[:2]
-    name = f"[{host}]" if ":" in host else host
+    app, figures = make_app(desk, settings.limits), make_metrics_app(desk)
+    # Off this machine figures travel as everything does; on it nobody would check a certificate.
+    figures_in_clear = listen.is_one_address(listen.metrics_address)
+    doors = [
+        _Door(_configuration(folder, settings, app), listen, "address"),
+        _Door(
+            _configuration(folder, settings, figures, in_clear=figures_in_clear),
+            listen,
+            "metrics_address",
+        ),
+    ]
     async with (
         _following(folder, desk),
-        _stopping(server, desk),
+        _stopping(doors, desk),
         _grpc_port(folder, settings, desk) as grpc_port,
     ):
-        running = asyncio.create_task(server.serve(sockets=[listener]))
-        while not server.started and not running.done():
+        running = [asyncio.create_task(door.serve()) for door in doors]
+        while not all(door.started or one.done() for door, one in zip(doors, running, strict=True)):
             await asyncio.sleep(0.01)
-        if server.started:
-            announce(f"{scheme}://{name}:{port}")
+        if all(door.started for door in doors):
+            announce(doors[0].url)
             if grpc_port is not None:
-                announce(f"grpc://{name}:{grpc_port}")
-        await running
+                announce(f"grpc://{doors[0].host}:{grpc_port}")
+            announce(doors[1].url + METRICS_PATH)
+        await asyncio.gather(*running)
 
 
 @contextlib.asynccontextmanager
@@ -116,8 +126,9 @@ def make_desk(folder: ServingFolder, settings: ServeSettings) -> Desk:
         ),
         tokens=read_tokens(folder),
         rate_limit=RateLimit(per_second=limits.requests_per_second, burst=limits.burst),
+        room=Room(limits, metrics),
         metrics=metrics,
-        threads=ThreadPoolExecutor(_cores(), thread_name_prefix="model"),
+        threads=ThreadPoolExecutor(_model_threads(), thread_name_prefix="model"),
         voices=Voices(folder, voices, metrics, settings.speech),
         page=page_files(SERVED_FROM, runtime),
     )
@@ -125,23 +136,49 @@ def make_desk(folder: ServingFolder, settings: ServeSettings) -> Desk:
     return desk
 
 
-class _Server(uvicorn.Server):
-    """A server that leaves signals to `_stopping`: uvicorn itself ends by being killed."""
+class _Door(uvicorn.Server):
+    """A server at one address; it leaves signals to `_stopping`: uvicorn ends by being killed."""
+
+    def __init__(self, config: uvicorn.Config, listen: ListenSettings, name: str) -> None:
+        """Listen on the address that a setting names; ServingError if that cannot be."""
+        super().__init__(config)
+        address = getattr(listen, name)
+        host, port = checked_host_port(name, address)
+        try:
+            self._listener = bounded_listener(
+                host.strip("[]"), port, one_address=listen.is_one_address(address)
+            )
+        except OSError as error:
+            raise ServingError(
+                f"cannot listen on {address}: {error.strerror}; choose another {name} in serve.toml"
+            ) from None
+        host, self._port = self._listener.getsockname()[:2]
+        self.host = f"[{host}]" if ":" in host else host
+
+    @property
+    def url(self) -> str:
+        """Return where it is reached."""
+        return f"http{'s' if self.config.is_ssl else ''}://{self.host}:{self._port}"
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve until `should_exit`, what is under way included."""
+        await super().serve(sockets or [self._listener])
+
 
 @contextlib.asynccontextmanager
-async def _stopping(server: uvicorn.Server, desk: Desk) -> AsyncIterator[None]:
+async def _stopping(doors: Sequence[uvicorn.Server], desk: Desk) -> AsyncIterator[None]:
     """Take no more connections after SIGTERM or SIGINT, and end when every request is answered."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         desk.is_closing = True
-        server.should_exit = True
+        for door in doors:
+            door.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
@@ -266,12 +303,15 @@ async def _following(folder: ServingFolder, desk: Desk) -> AsyncIterator[None]:
         desk.voices.shut_down()
 
 
-def _configuration(folder: ServingFolder, settings: ServeSettings, desk: Desk) -> uvicorn.Config:
+def _configuration(
+    folder: ServingFolder, settings: ServeSettings, app: ASGIApp, *, in_clear: bool = False
+) -> uvicorn.Config:
     listen = settings.listen
+    certificate, key = (None, None) if in_clear else (listen.certificate, listen.key)
     try:
         config = uvicorn.Config(
-            make_app(desk, settings.limits),
-            http=bounded_headers(settings.limits.body_s),
+            app,
+            http=bounded_connection(settings.limits.body_s),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -279,28 +319,13 @@ def _configuration(folder: ServingFolder, settings: ServeSettings, desk: Desk) -
             server_header=False,
             proxy_headers=False,
             timeout_graceful_shutdown=_STOP_WITHIN_S,
-            ssl_certfile=None if listen.certificate is None else folder.root / listen.certificate,
-            ssl_keyfile=None if listen.key is None else folder.root / listen.key,
+            ssl_certfile=None if certificate is None else folder.root / certificate,
+            ssl_keyfile=None if key is None else folder.root / key,
         )
         config.load()
     except (OSError, ssl.SSLError) as error:
         raise ServingError(f"certificate and key cannot be used: {error}") from None
     return config
-
-
-def _listener(listen: ListenSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
-    try:
-        listener = socket.create_server((listen.host, listen.port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise ServingError(f"cannot listen on {listen.address}: {error.strerror}") from None
-    listener.setblocking(False)
-    return listener
-
-
-def _allow_many_connections() -> None:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _show(desk: Desk) -> None:
@@ -309,5 +334,6 @@ def _show(desk: Desk) -> None:
         desk.metrics.round.set(desk.shelf.present.manifest.round_number)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
+def _model_threads() -> int:
+    """Return one thread a core, and two at least: one client has one at a time."""
+    return max(2, len(os.sched_getaffinity(0)))

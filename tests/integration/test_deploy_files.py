@@ -18,6 +18,7 @@ import edge_client.cli
 import export.cli
 import export.serve.cli
 import server.cli
+from export.serve.doors.bounded_listener import MOST_CONNECTIONS
 from export.serve.folder.settings import STARTING_SETTINGS
 from server.config.federation import preset_text
 
@@ -216,9 +217,25 @@ def test_ports_are_those_that_the_settings_begin_with() -> None:
             for service in services.values()
             if service["build"]["dockerfile"].endswith(container.name)
             for pair in service["ports"]
-            for port in pair.split(":")
+            for port in pair.split(":")[-2:]
         ]
         assert set(published) == (set(exposed) if role != "client" else set())
+
+
+def test_a_model_server_is_bounded_and_published_to_its_own_machine_alone() -> None:
+    (unit,) = (unit for unit in UNITS if unit.name == "sotto-serve.service")
+    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["serve"]
+
+    (descriptors,) = _settings(unit, "LimitNOFILE")
+    (memory,) = _settings(unit, "MemoryMax")
+    (tasks,) = _settings(unit, "TasksMax")
+
+    # A listener takes a quarter of the descriptors, and at most so many.
+    assert int(descriptors) // 4 == MOST_CONNECTIONS
+    assert service["ulimits"]["nofile"] == int(descriptors)
+    assert service["mem_limit"] == memory.lower()
+    assert service["pids_limit"] == int(tasks)
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
 def test_volumes_and_what_containers_start_in_agree() -> None:

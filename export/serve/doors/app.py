@@ -1,6 +1,6 @@
 """Put the routes together, behind one guard."""
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.types import ASGIApp
 
@@ -16,7 +16,6 @@ from export.serve.doors.desk import Desk
 from export.serve.doors.errors import add_error_answers
 from export.serve.doors.guard import Guard
 from export.serve.folder.settings import LimitSettings
-from export.serve.loaded.metrics import CONTENT_TYPE
 
 _DESCRIPTION = (
     "Next words and speech for everyone, from their own model. Each client has a bearer token."
@@ -45,11 +44,5 @@ def make_app(desk: Desk, limits: LimitSettings) -> ASGIApp:
     for part in (keyboard_api, keyboard_files, speech_api, inference_protocol, api_page, page):
         app.include_router(part.router)
 
-    @app.get("/metrics", tags=["operation"])
-    async def metrics() -> Response:
-        """Give the figures of the server, for Prometheus."""
-        desk.metrics.texts.set(len(desk.people))
-        return Response(desk.metrics.exposition(), headers={"Content-Type": CONTENT_TYPE})
-
     add_error_answers(app)
-    return Guard(app, limits, desk.metrics, lambda token: desk.tokens.client_of(token) is not None)
+    return Guard(app, limits, desk)

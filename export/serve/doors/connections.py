@@ -1,7 +1,8 @@
-"""Bound what a connection may send before its request begins: uvicorn's fast parser does not.
+"""Bound what a connection may send and leave unread: uvicorn's fast parser bounds neither.
 
-Headers may take so many bytes and seconds. Clients that send more are cut off, so that nobody
-without a token can fill the server's memory or its list of connections for long.
+Headers may take so many bytes, fields and seconds, and few requests may wait behind the one that is
+answered. What is sent must be taken within a time. Connections that break a rule are cut off, so
+that nobody without a token can fill the server's memory or its list of connections for long.
 """
 
 import asyncio
@@ -10,6 +11,14 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 LARGEST_HEADERS_BYTES = 1 << 16
+PIECE_BYTES = 1 << 16
+"""Largest part of an answer that waits in memory for one connection."""
+
+TAKEN_WITHIN_S = 30.0
+"""Longest time that a client may leave a piece of an answer untaken, in seconds."""
+
+_MOST_FIELDS = 128
+_MOST_PIPELINED = 8
 
 _TOO_LARGE = (
     b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
@@ -17,8 +26,12 @@ _TOO_LARGE = (
 )
 
 
-class BoundedHeaders(HttpToolsProtocol):
-    """A reader of HTTP/1.1 with bounded headers."""
+class _BoundError(Exception):
+    """Raised inside the parser, which stops it."""
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """A connection of HTTP/1.1 with bounded headers, requests and unread answers."""
 
     headers_s: ClassVar[float] = 10.0
 
@@ -27,16 +40,22 @@ class BoundedHeaders(HttpToolsProtocol):
         super().__init__(*given, **named)
         self._is_waiting = True
         self._waited_bytes = 0
+        self._field_count = 0
+        self._field_bytes = 0
         self._deadline: asyncio.TimerHandle | None = None
+        self._untaken: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Begin to wait for the first request."""
         super().connection_made(transport)
+        # Anything unsent pauses the answer: one piece waits for the client, never two.
+        transport.set_write_buffer_limits(high=1, low=0)
         self._deadline = self.loop.call_later(self.headers_s, transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
         self._stop_waiting()
+        self._stop_untaken()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -45,22 +64,70 @@ class BoundedHeaders(HttpToolsProtocol):
         if was_waiting and self._deadline is None:
             self._deadline = self.loop.call_later(self.headers_s, self.transport.close)
         super().data_received(data)
-        # A piece that ended a request, or its headers, is bounded by what asyncio reads at once.
         if was_waiting and self._is_waiting and self._deadline is not None:
             self._waited_bytes += len(data)
             if self._waited_bytes > LARGEST_HEADERS_BYTES:
-                self.transport.write(_TOO_LARGE)
-                self.transport.close()
+                self._refuse_headers()
+
+    def pause_writing(self) -> None:
+        """Wait for the client to take what was sent; if it does not in time, cut it off."""
+        super().pause_writing()
+        if self._untaken is None:
+            self._untaken = self.loop.call_later(TAKEN_WITHIN_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Send on."""
+        self._stop_untaken()
+        super().resume_writing()
+
+    def on_message_begin(self) -> None:
+        """Begin to count a request's headers."""
+        self._field_count = self._field_bytes = 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the address; _BoundError if it is too long."""
+        self._count_field(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field, of a trailer too; _BoundError if it is one too many."""
+        self._field_count += 1
+        self._count_field(len(name) + len(value))
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to answer."""
+        """Begin to answer; _BoundError if too many requests wait for theirs already."""
         self._stop_waiting()
+        if len(self.pipeline) >= _MOST_PIPELINED:
+            raise _BoundError
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """Wait for the next request."""
         self._is_waiting = True
         super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what cannot be parsed; an answer that is under way is cut off, not mixed up."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.transport.abort()
+        elif self._is_too_large():
+            self._refuse_headers()
+        else:
+            super().send_400_response(msg)
+
+    def _count_field(self, size: int) -> None:
+        self._field_bytes += size
+        if self._is_too_large():
+            raise _BoundError
+
+    def _is_too_large(self) -> bool:
+        return self._field_bytes > LARGEST_HEADERS_BYTES or self._field_count > _MOST_FIELDS
+
+    def _refuse_headers(self) -> None:
+        self.transport.write(_TOO_LARGE)
+        self.transport.close()
 
     def _stop_waiting(self) -> None:
         self._is_waiting = False
@@ -69,12 +136,17 @@ class BoundedHeaders(HttpToolsProtocol):
             self._deadline.cancel()
             self._deadline = None
 
+    def _stop_untaken(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
+            self._untaken = None
 
-def bounded_headers(headers_s: float) -> type[BoundedHeaders]:
+
+def bounded_connection(headers_s: float) -> type[BoundedConnection]:
     """Return the protocol of a server whose headers may take ``headers_s`` seconds."""
 
-    class Bounded(BoundedHeaders):
-        """A reader of HTTP/1.1 within this server's time."""
+    class Bounded(BoundedConnection):
+        """A connection within this server's time."""
 
     Bounded.headers_s = headers_s
     return Bounded

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from export.page.page_files import PageFile
+from export.serve.doors.room import Room
 from export.serve.folder.folder import ServingFolder
 from export.serve.folder.tokens import KnownTokens
 from export.serve.loaded.keyboard_version import ServedModel
@@ -33,6 +34,7 @@ class Desk:
         people: Everyone's models and texts.
         tokens: The token of each client; exchanged whole when the file changes.
         rate_limit: How often a client may ask.
+        room: What clients may have under way.
         threads: The threads that run models.
         page: Files of the page, by address.
         is_closing: Whether the server is about to stop.
@@ -43,6 +45,7 @@ class Desk:
     people: People
     tokens: KnownTokens
     rate_limit: RateLimit
+    room: Room
     metrics: ServingMetrics
     threads: ThreadPoolExecutor
     voices: Voices
@@ -50,23 +53,33 @@ class Desk:
     is_closing: bool = False
 
     def client_of(self, token: str) -> str:
-        """Return the client of a token, if it may ask now; this counts as asking.
-
-        Raises:
-            NotKnownError: If it is nobody's.
-            TooOftenError: If the client asks too often.
-        """
+        """Return the client of a token; NotKnownError if it is nobody's."""
         client = self.tokens.client_of(token)
         if client is None:
             raise NotKnownError
+        return client
+
+    def count_question(self, client: str) -> None:
+        """Count that a client asks; TooOftenError if it may not now."""
         wait_s = self.rate_limit.wait_s(client)
         if wait_s > 0:
             raise TooOftenError(wait_s)
-        return client
 
-    async def on_thread(self, work: Callable[[], _Found]) -> _Found:
-        """Do work on one of the threads where models run, and return what it gives."""
-        return await asyncio.get_running_loop().run_in_executor(self.threads, work)
+    async def on_thread(self, client: str, work: Callable[[], _Found]) -> _Found:
+        """Do a client's work on one of the threads where models run, and return what it gives.
+
+        A client has one thread at a time: its other work waits, so that the others' need not.
+        """
+        turn = self.room.turn_of(client)
+        await turn.acquire()
+        try:
+            running = asyncio.get_running_loop().run_in_executor(self.threads, work)
+        except BaseException:
+            turn.release()
+            raise
+        # Not before the work is done, even if the client hangs up: a thread cannot be stopped.
+        running.add_done_callback(lambda _: turn.release())
+        return await asyncio.shield(running)
 
 
 class NotKnownError(Exception):
@@ -97,10 +110,25 @@ DeskOf = Annotated[Desk, Depends(desk_of)]
 
 
 async def client_of(
-    desk: DeskOf, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    request: Request,
+    desk: DeskOf,
+    given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> str:
-    """Return the client whose token the request bears, with the errors of ``Desk.client_of``."""
-    return desk.client_of("" if given is None else given.credentials)
+    """Return the client whose token the request bears, if it may ask now.
+
+    A question with a body was counted by the guard, before the body was read.
+
+    Raises:
+        NotKnownError: If the token is nobody's.
+        TooOftenError: If the client asks too often.
+        TooManyCallsError: If it has too much under way.
+    """
+    client = desk.client_of("" if given is None else given.credentials)
+    if request.state.refusal is not None:
+        raise request.state.refusal
+    if not request.state.is_counted:
+        desk.count_question(client)
+    return client
 
 
 ClientName = Annotated[str, Depends(client_of)]

@@ -15,6 +15,7 @@ from export.serve.doors import inference_protocol
 from export.serve.doors.desk import NotKnownError, TooOftenError
 from export.serve.doors.guard import error_body
 from export.serve.doors.inference_protocol import UnknownModelError, UnusableTensorError
+from export.serve.doors.room import TooManyCallsError
 from export.serve.doors.speech_api import NotYoursError
 from export.serve.loaded.personal_models import NoPersonalModelError
 from export.serve.loaded.shelf import NothingServedError, UnknownVersionError
@@ -105,6 +106,7 @@ _FAILED = Answer(500, "internal", "the server failed; its log has this request's
 _ANSWERS: dict[type[Exception], Answer | Callable[[Any], Answer]] = {
     NotKnownError: lambda error: Answer(401, "wrong_token", str(error), asks_for_token=True),
     TooOftenError: _too_often,
+    TooManyCallsError: lambda error: Answer(429, "too_often", str(error), retry_after_s=1),
     UnusableTensorError: _told(422, "unusable"),
     SpeechTextError: _told(422, "unusable"),
     SoundFormatError: _told(400, "unknown_format"),

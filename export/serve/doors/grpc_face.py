@@ -1,9 +1,11 @@
 """Answer devices over gRPC: one connection for all that is typed, the same answers as HTTP gives.
 
-A call without a token of this server ends on its headers, before a message is read. Failures inside
-are logged by their place, never by their message, which may hold what was typed.
+A call without a token of this server ends on its headers, and a client's limits are asked then too,
+before a message is read; the message must be here within HTTP's time. Failures inside are logged
+by their place, never by their message, which may hold what was typed.
 """
 
+import asyncio
 import contextlib
 import logging
 import time
@@ -17,19 +19,22 @@ import grpc
 from export.bundles.manifest_entries import BundleError
 from export.runtime.next_word import SLOTS
 from export.runtime.strip import Slot
+from export.serve.doors.bounded_listener import most_connections
 from export.serve.doors.desk import Desk, NotKnownError, TooOftenError
+from export.serve.doors.room import Call, NoRoomError, TooManyCallsError
 from export.serve.folder.folder import ServingError, ServingFolder
-from export.serve.folder.settings import ServeSettings
+from export.serve.folder.settings import LimitSettings, ServeSettings
 from export.serve.folder.tokens import bearer_token
 from export.serve.loaded.people import MOST_SUGGESTIONS, Suggested
 from export.serve.loaded.personal_models import NoPersonalModelError
 from export.serve.loaded.shelf import NothingServedError, UnknownVersionError
 from protos import keyboard_pb2 as pb
-from protos import keyboard_pb2_grpc as pb_grpc
 
 _LOG = logging.getLogger(__name__)
 _ROUTE = "/sotto.v1.Keyboard/Next"
 _STOP_WITHIN_S = 10.0
+# gRPC looks once in this time, so a connection without a call is closed within twice that.
+_IDLE_MS = 20_000
 
 # Any: messages of either direction; gRPC's own types say no more.
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -47,23 +52,31 @@ class _RefusedError(Exception):
         self.code = code
 
 
-class KeyboardService(pb_grpc.KeyboardServicer):
+class KeyboardService:
     """The service that suggests words to devices."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, limits: LimitSettings) -> None:
         self._desk = desk
+        self._limits = limits
 
-    async def Next(  # noqa: N802 (the contract's name)
-        self, request: pb.NextRequest, context: _Context
+    async def next(
+        self, messages: AsyncIterator[pb.NextRequest], context: _Context
     ) -> pb.NextAnswer:
-        """Suggest the next word, or the end of the one begun."""
+        """Suggest the next word, or the end of the one begun.
+
+        To gRPC it is a stream with one message, since that is called as soon as the headers are
+        here; devices see no difference.
+        """
         started, status = time.perf_counter(), grpc.StatusCode.OK
         self._desk.metrics.under_way.inc()
         try:
-            return await self._answer(request, _client(self._desk, context))
-        except _RefusedError as error:
-            status = error.code
-            await context.abort(error.code, str(error))
+            client = _client(self._desk, context)
+            with self._desk.room.call(client) as call:
+                self._desk.count_question(client)
+                return await self._answer(await self._message(messages, call), client)
+        except (_RefusedError, TooOftenError, TooManyCallsError, NoRoomError) as error:
+            status = getattr(error, "code", grpc.StatusCode.RESOURCE_EXHAUSTED)
+            await context.abort(status, str(error))
         except Exception as error:
             status = grpc.StatusCode.INTERNAL
             place = extract_tb(error.__traceback__)[-1]
@@ -73,6 +86,23 @@ class KeyboardService(pb_grpc.KeyboardServicer):
             self._desk.metrics.under_way.dec()
             self._desk.metrics.requests.labels(_ROUTE, status.name).inc()
             self._desk.metrics.seconds.labels(_ROUTE).observe(time.perf_counter() - started)
+
+    async def _message(self, messages: AsyncIterator[pb.NextRequest], call: Call) -> pb.NextRequest:
+        """Return the one message, for which there is room; _RefusedError if it does not come."""
+        # gRPC does not say how much of it is here, so it counts as the largest.
+        call.take_body(self._limits.body_bytes)
+        try:
+            async with asyncio.timeout(self._limits.body_s):
+                message = await anext(messages, None)
+        except TimeoutError:
+            raise _RefusedError(
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+                f"a call's message must be here within {self._limits.body_s:g} s",
+            ) from None
+        if message is None:
+            raise _RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "a call must have one message")
+        call.give_back(self._limits.body_bytes - message.ByteSize())
+        return message
 
     async def _answer(self, asked: pb.NextRequest, client: str) -> pb.NextAnswer:
         count = asked.count if asked.HasField("count") else SLOTS
@@ -85,9 +115,10 @@ class KeyboardService(pb_grpc.KeyboardServicer):
         try:
             served = desk.shelf.version(asked.version if asked.HasField("version") else None)
             found = await desk.on_thread(
+                client,
                 lambda: desk.people.suggest(
                     client, served, asked.text, count=count, keep=not asked.incognito
-                )
+                ),
             )
         except (UnknownVersionError, NoPersonalModelError) as error:
             raise _RefusedError(grpc.StatusCode.NOT_FOUND, str(error)) from None
@@ -111,18 +142,8 @@ async def keyboards_over_grpc(
     ServingError if certificate and key cannot be used, or the address is taken.
     """
     listen, limits = settings.listen, settings.limits
-    grpc_server = grpc.aio.server(
-        interceptors=[_KnownAlone(desk)],
-        maximum_concurrent_rpcs=max(1, limits.waiting_bytes // limits.body_bytes),
-        options=[
-            ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", limits.body_bytes),
-            ("grpc.max_metadata_size", 16 << 10),
-            ("grpc.keepalive_time_ms", 60_000),
-            ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-        ],
-    )
-    pb_grpc.add_KeyboardServicer_to_server(KeyboardService(desk), grpc_server)
+    grpc_server = grpc.aio.server(interceptors=[_KnownAlone(desk)], options=_options(limits))
+    grpc_server.add_generic_rpc_handlers([_handlers(KeyboardService(desk, limits))])
     try:
         if listen.certificate is None or listen.key is None:
             port = grpc_server.add_insecure_port(address)
@@ -136,6 +157,31 @@ async def keyboards_over_grpc(
         yield port
     finally:
         await grpc_server.stop(_STOP_WITHIN_S)
+
+
+def _options(limits: LimitSettings) -> list[tuple[str, int]]:
+    return [
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_receive_message_length", limits.body_bytes),
+        ("grpc.max_metadata_size", 16 << 10),
+        ("grpc.max_allowed_incoming_connections", most_connections()),
+        # Of one connection: a device has one call at a time.
+        ("grpc.max_concurrent_streams", 100),
+        ("grpc.server_handshake_timeout_ms", round(limits.body_s * 1e3)),
+        ("grpc.max_connection_idle_ms", _IDLE_MS),
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ]
+
+
+def _handlers(service: KeyboardService) -> grpc.GenericRpcHandler:
+    next_word = grpc.stream_unary_rpc_method_handler(
+        service.next,
+        request_deserializer=pb.NextRequest.FromString,
+        response_serializer=pb.NextAnswer.SerializeToString,
+    )
+    service_name, _, method = _ROUTE.strip("/").partition("/")
+    return grpc.method_handlers_generic_handler(service_name, {method: next_word})
 
 
 class _KnownAlone(grpc.aio.ServerInterceptor):
@@ -170,8 +216,6 @@ def _client(desk: Desk, context: _Context) -> str:
         return desk.client_of(_token(context.invocation_metadata()))
     except NotKnownError as error:  # The token was revoked a moment ago.
         raise _RefusedError(grpc.StatusCode.UNAUTHENTICATED, str(error)) from None
-    except TooOftenError as error:
-        raise _RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)) from None
 
 
 # Any: gRPC's metadata, pairs of a name and a text or bytes.

@@ -1,8 +1,9 @@
 """Stand before the application: request ids, limits on bodies, figures, and errors without text.
 
 A body is read here, within its limits, and handed on whole. The body of a caller without a
-client's token is never read: waiting bodies take room from everybody. Failures inside are logged by
-their place, never by their message, which may hold what was typed.
+client's token is never read, and a client's limits are asked before its body is: what waits in
+memory takes room from everybody. An answer leaves in pieces that wait for the connection. Failures
+inside are logged by their place, never by their message, which may hold what was typed.
 """
 
 import asyncio
@@ -11,16 +12,18 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator
 from traceback import extract_tb
+from typing import Any
 
 import msgspec
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from export.serve.doors.connections import PIECE_BYTES
+from export.serve.doors.desk import Desk, TooOftenError
+from export.serve.doors.room import Call, NoRoomError, TooLargeError, TooManyCallsError
 from export.serve.folder.settings import LimitSettings
 from export.serve.folder.tokens import bearer_token
-from export.serve.loaded.metrics import ServingMetrics
 
 _LOG = logging.getLogger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -28,17 +31,24 @@ _ID_HEADER = "X-Request-Id"
 _UNKNOWN_ROUTE = "other"
 
 
-class _RefusedError(Exception):
-    """Raised when a body is not taken."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-
-
 class _GoneError(Exception):
     """Raised when the client hung up before its body was here."""
+
+
+class _TooSlowError(Exception):
+    """Raised when a body is not here in time."""
+
+    def __init__(self, most_s: float) -> None:
+        super().__init__(f"a request's body must be here within {most_s:g} s")
+
+
+# Status and code of what the guard itself does not take.
+_REFUSALS: dict[type[Exception], tuple[int, str]] = {
+    TooLargeError: (413, "body_too_large"),
+    TooManyCallsError: (429, "too_often"),
+    NoRoomError: (503, "busy"),
+    _TooSlowError: (408, "body_too_slow"),
+}
 
 
 def error_body(code: str, message: str, request_id: str) -> bytes:
@@ -50,52 +60,47 @@ def error_body(code: str, message: str, request_id: str) -> bytes:
 class Guard:
     """A guard around an application."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        limits: LimitSettings,
-        metrics: ServingMetrics,
-        is_client: Callable[[str], bool],
-    ) -> None:
+    def __init__(self, app: ASGIApp, limits: LimitSettings, desk: Desk) -> None:
         self._app = app
-        self._is_client = is_client
         self._limits = limits
-        self._metrics = metrics
-        self._waiting_bytes = 0
+        self._desk = desk
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = time.perf_counter()
+        started, metrics = time.perf_counter(), self._desk.metrics
         answer = _Answer(send, _request_id(Headers(scope=scope)))
-        scope.setdefault("state", {})["request_id"] = answer.request_id
-        self._metrics.under_way.inc()
+        state = scope.setdefault("state", {})
+        state |= {"request_id": answer.request_id, "refusal": None, "is_counted": False}
+        metrics.under_way.inc()
         try:
             await self._answer(scope, receive, answer)
         finally:
-            self._metrics.under_way.dec()
+            metrics.under_way.dec()
             route = getattr(scope.get("route"), "path", _UNKNOWN_ROUTE)
-            self._metrics.requests.labels(route, str(answer.status or "gone")).inc()
-            self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
+            metrics.requests.labels(route, str(answer.status or "gone")).inc()
+            metrics.seconds.labels(route).observe(time.perf_counter() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
         headers = Headers(scope=scope)
-        token = bearer_token(headers.get("authorization", ""))
+        client = self._desk.tokens.client_of(bearer_token(headers.get("authorization", "")))
         try:
-            if _has_body(headers) and not self._is_client(token):
-                # Every route that takes a body answers 401, and reads none.
-                answer.closes = True
-                await self._app(scope, _replay(b"", receive), answer.send)
-                return
-            with self._room(headers.get("content-length", "0")) as room:
-                body = await self._body(receive, room)
+            with contextlib.ExitStack() as held:
+                if client is not None:
+                    answer.call = self._counted(client, headers, scope["state"], held)
+                if answer.call is None and _has_body(headers):
+                    # Every route that takes a body answers 401 or 429, and reads none.
+                    answer.closes = True
+                    body = b""
+                else:
+                    body = await self._body(receive, headers, answer.call)
                 await self._app(scope, _replay(body, receive), answer.send)
         except _GoneError:
             return
-        except _RefusedError as error:
-            await answer.refuse(error.status, error.code, str(error))
+        except tuple(_REFUSALS) as error:
+            await answer.refuse(*_REFUSALS[type(error)], str(error))
         except Exception as error:
             place = extract_tb(error.__traceback__)[-1]
             kind = type(error).__name__
@@ -104,97 +109,118 @@ class Guard:
             )
             await answer.refuse(500, "internal", "the server failed; its log has this request's id")
 
-    async def _body(self, receive: Receive, room: "_Room") -> bytes:
+    # Any: Starlette's state of a request.
+    def _counted(
+        self, client: str, headers: Headers, state: dict[str, Any], held: contextlib.ExitStack
+    ) -> Call | None:
+        """Count a call against its client; None if it may not be, and the state has the reason."""
+        try:
+            call = held.enter_context(self._desk.room.call(client))
+            if _has_body(headers):
+                self._desk.count_question(client)
+                state["is_counted"] = True
+        except (TooOftenError, TooManyCallsError) as error:
+            state["refusal"] = error
+            return None
+        return call
+
+    async def _body(self, receive: Receive, headers: Headers, call: Call | None) -> bytes:
+        """Return the body; _TooSlowError if it is not here in time, and the errors of the room."""
+        declared = headers.get("content-length", "0")
+        if declared.isdecimal() and int(declared) > self._limits.body_bytes:
+            raise TooLargeError(self._limits.body_bytes)
         try:
             async with asyncio.timeout(self._limits.body_s):
-                return await _read(receive, room)
+                return await _read(receive, call)
         except TimeoutError:
-            message = f"a request's body must be here within {self._limits.body_s:g} s"
-            raise _RefusedError(408, "body_too_slow", message) from None
-
-    @contextlib.contextmanager
-    def _room(self, declared: str) -> Iterator["_Room"]:
-        """Hold room for a body as it comes; one that says it is too large is refused."""
-        room = _Room(self)
-        try:
-            if declared.isdecimal() and int(declared) > self._limits.body_bytes:
-                raise self._too_large()
-            yield room
-        finally:
-            self._waiting_bytes -= room.taken_bytes
-            self._metrics.waiting_bytes.set(self._waiting_bytes)
-
-    def take(self, room: "_Room", more_bytes: int) -> None:
-        """Give a body more room; _RefusedError if it, or all bodies together, are too large."""
-        if room.taken_bytes + more_bytes > self._limits.body_bytes:
-            raise self._too_large()
-        if self._waiting_bytes + more_bytes > self._limits.waiting_bytes:
-            raise _RefusedError(503, "busy", "the server has no room for more requests; try again")
-        self._waiting_bytes += more_bytes
-        room.taken_bytes += more_bytes
-        self._metrics.waiting_bytes.set(self._waiting_bytes)
-
-    def _too_large(self) -> _RefusedError:
-        message = f"a request's body must have at most {self._limits.body_bytes} bytes"
-        return _RefusedError(413, "body_too_large", message)
-
-
-class _Room:
-    """The bytes held for one body."""
-
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
-        self.taken_bytes = 0
-
-    def take(self, more_bytes: int) -> None:
-        self._guard.take(self, more_bytes)
+            raise _TooSlowError(self._limits.body_s) from None
 
 
 class _Answer:
-    """One answer with its request's id, whose status is remembered."""
+    """One answer with its request's id, whose status is remembered.
+
+    Attributes:
+        call: The room of the client's call; None for a caller without one.
+        closes: Whether the connection ends with it, since a body was left unread.
+    """
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
+        self._start: Message | None = None
         self.request_id = request_id
         self.status: int | None = None
+        self.call: Call | None = None
         self.closes = False
 
     async def send(self, message: Message) -> None:
+        """Send a part on; the head goes with the first bytes, since they may be refused.
+
+        An answer of the client's own waits in memory until it is taken, so it needs room as a body
+        does. Files do not: they come as views of bytes that are here once for everybody.
+        """
         if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers[_ID_HEADER] = self.request_id
-            headers.setdefault("Cache-Control", "no-store")
-            if self.closes:
-                headers["Connection"] = "close"
-        await self._send(message)
+            self._start = message
+            return
+        body, more = message.get("body", b""), message.get("more_body", False)
+        if self._start is not None:
+            is_own = isinstance(body, bytes) and len(body) > PIECE_BYTES and not more
+            if self.call is not None and is_own:
+                try:
+                    self.call.take_answer(len(body))
+                except (TooManyCallsError, NoRoomError) as error:
+                    await self.refuse(*_REFUSALS[type(error)], str(error))
+                    return
+            await self._begin(self._start)
+        await self._send_pieces(message, memoryview(body))
 
     async def refuse(self, status: int, code: str, message: str) -> None:
+        """Answer with an error instead, if no part of the answer is out, and close."""
         if self.status is not None:
-            return  # part of an answer is out already, and uvicorn closes the connection
+            return  # uvicorn closes the connection
         body = error_body(code, message, self.request_id)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
             (b"connection", b"close"),
         ]
-        if status == 503:
+        if status in (429, 503):
             headers.append((b"retry-after", b"1"))
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body})
+        await self._begin({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def _begin(self, start: Message) -> None:
+        self._start = None
+        self.status = start["status"]
+        headers = MutableHeaders(scope=start)
+        headers[_ID_HEADER] = self.request_id
+        headers.setdefault("Cache-Control", "no-store")
+        if self.closes:
+            headers["Connection"] = "close"
+        await self._send(start)
+
+    async def _send_pieces(self, message: Message, body: memoryview) -> None:
+        """Send a body piece by piece; each waits until the connection has taken the one before."""
+        if len(body) <= PIECE_BYTES:
+            await self._send(message)
+            return
+        for start in range(0, len(body), PIECE_BYTES):
+            piece = body[start : start + PIECE_BYTES]
+            more = message.get("more_body", False) or start + PIECE_BYTES < len(body)
+            await self._send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
-async def _read(receive: Receive, room: _Room) -> bytes:
-    pieces: list[bytes] = []
+async def _read(receive: Receive, call: Call | None) -> bytes:
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise _GoneError
         piece = message.get("body", b"")
-        room.take(len(piece))
-        pieces.append(piece)
+        if piece and call is not None:
+            call.take_body(len(piece))
         if not message.get("more_body", False):
-            return b"".join(pieces)
+            return bytes(body + piece) if body else piece
+        body += piece
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

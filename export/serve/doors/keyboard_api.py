@@ -65,9 +65,10 @@ async def suggest(asked: NextRequest, client: ClientName, desk: DeskOf) -> Respo
     """Suggest the next word, or the end of the one begun."""
     served = desk.shelf.version(asked.version)
     found = await desk.on_thread(
+        client,
         lambda: desk.people.suggest(
             client, served, asked.text, count=asked.count, keep=not asked.incognito
-        )
+        ),
     )
     answer = {"version": served.version, "suggestions": found.words, "strip": found.strip}
     return Response(msgspec.json.encode(answer), media_type="application/json")

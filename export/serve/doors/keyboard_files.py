@@ -38,8 +38,10 @@ async def keyboard(client: ClientName, desk: DeskOf) -> Response:
     A served voice is described too, with the voices that the client may ask for.
     """
     versions = [desk.shelf.version(name) for name in desk.shelf.versions]
-    described = await desk.on_thread(lambda: [_described(desk, client, one) for one in versions])
-    voice = await desk.on_thread(lambda: _described_voice(desk, client))
+    described = await desk.on_thread(
+        client, lambda: [_described(desk, client, one) for one in versions]
+    )
+    voice = await desk.on_thread(client, lambda: _described_voice(desk, client))
     content = msgspec.json.encode({"client": client, "versions": described, "voice": voice})
     return Response(content, media_type="application/json")
 
@@ -53,7 +55,9 @@ async def own_part(version: str, client: ClientName, desk: DeskOf) -> Response:
     served = desk.shelf.version(version)
     if served.manifest.personal is None:
         raise HTTPException(404, "this version has the same model for everyone")
-    content = await desk.on_thread(lambda: personal_file(desk.people.model_of(client, served)))
+    content = await desk.on_thread(
+        client, lambda: personal_file(desk.people.model_of(client, served))
+    )
     return Response(content, media_type="application/octet-stream")
 
 
@@ -76,7 +80,9 @@ async def shared_file(
     headers = {"ETag": tag, "Cache-Control": _FOREVER, "Vary": "Authorization"}
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    return Response(served.files[name], headers=headers, media_type=_MEDIA_TYPES.get(name, _BYTES))
+    return Response(
+        memoryview(served.files[name]), headers=headers, media_type=_MEDIA_TYPES.get(name, _BYTES)
+    )
 
 
 def _sha256(served: ServedModel, name: str) -> str:

@@ -60,4 +60,4 @@ def _answer(file: PageFile, request: Request) -> Response:
     if compresses and file.compressed is not None:
         headers["Content-Encoding"] = "gzip"
         content = file.compressed
-    return Response(content, headers=headers, media_type=file.media_type)
+    return Response(memoryview(content), headers=headers, media_type=file.media_type)

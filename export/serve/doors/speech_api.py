@@ -16,6 +16,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import Message, Receive, Scope, Send
 
+from export.serve.doors.connections import TAKEN_WITHIN_S
 from export.serve.doors.desk import ClientName, DeskOf
 from export.serve.loaded.voice_version import SHARED_VOICE
 from export.serve.loaded.voices import Speech
@@ -24,9 +25,6 @@ from export.speaking.voice import FASTEST, SLOWEST
 from models.text.spoken_text import SpeechTextError
 
 router = APIRouter(prefix="/v1/audio", tags=["voice"])
-
-TAKEN_WITHIN_S = 30.0
-"""Longest time that a client may leave a piece of sound untaken, in seconds."""
 
 _PRESENT = "voice"
 _VOICE = f"the client's own name, or \"{SHARED_VOICE}\" for everybody's"

@@ -27,6 +27,7 @@ address = "127.0.0.1:8080"  # port 0 takes a free one
 # key = "tls.key"           # PEM, relative to this folder, as the certificate
 # behind_tls_proxy = false  # true: another program on this network ends TLS
 # grpc_address = "127.0.0.1:8081" # devices may ask over gRPC, too; with the same certificate
+metrics_address = "127.0.0.1:8082" # figures for Prometheus; they tell when people type
 
 [limits]
 body_bytes = 1_048_576      # largest request
@@ -51,6 +52,7 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         key: PEM file of its key.
         behind_tls_proxy: Whether another program ends TLS, so that plain HTTP is right here.
         grpc_address: ``host:port`` for devices that ask over gRPC; absent means nowhere.
+        metrics_address: ``host:port`` of ``/metrics``, whose figures tell when people type.
     """
 
     address: str = "127.0.0.1:8080"
@@ -58,6 +60,7 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     key: str | None = None
     behind_tls_proxy: bool = False
     grpc_address: str | None = None
+    metrics_address: str = "127.0.0.1:8082"
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.key is None):
@@ -65,6 +68,7 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         self._check_address("address", self.address)
         if self.grpc_address is not None:
             self._check_address("grpc_address", self.grpc_address)
+        self._check_address("metrics_address", self.metrics_address)
 
     def _check_address(self, name: str, address: str) -> None:
         host = checked_host_port(name, address).host
@@ -74,15 +78,9 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
                 "the clear; give certificate and key, or set behind_tls_proxy"
             )
 
-    @property
-    def host(self) -> str:
-        """Return the host, without brackets."""
-        return self.address.rpartition(":")[0].strip("[]")
-
-    @property
-    def port(self) -> int:
-        """Return the port."""
-        return int(self.address.rpartition(":")[2])
+    def is_one_address(self, address: str) -> bool:
+        """Return whether all callers of an address are one: this machine, or a proxy."""
+        return self.behind_tls_proxy or checked_host_port("address", address).host in _LOOPBACK
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -35,7 +35,7 @@ class ServingMetrics:
             registry=self._registry,
         )
         self.under_way = self._gauge("sotto_requests_under_way", "Requests not answered yet")
-        self.waiting_bytes = self._gauge("sotto_waiting_bytes", "Request bodies in memory")
+        self.waiting_bytes = self._gauge("sotto_waiting_bytes", "Bodies and own answers in memory")
         self.reloads = Counter(
             "sotto_reloads", "Attempts to serve a version", ["outcome"], registry=self._registry
         )

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
+from urllib.request import urlopen
 
 from export.serve.cli import main
 from export.serve.folder.folder import ServingFolder
@@ -56,9 +57,17 @@ class RunningServer:
             env=os.environ | {"PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"},
         )
         assert self.process.stdout is not None
+        urls = [self._announced()]
+        while not urls[-1].path:  # The figures' address comes last.
+            urls.append(self._announced())
+        self.address, self.metrics_address = urls[0].netloc, urls[-1].netloc
+        self.grpc_address = next((url.netloc for url in urls if url.scheme == "grpc"), None)
+
+    def _announced(self) -> SplitResult:
+        assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert line.startswith("serving on http"), line + log.read_text()
-        self.address = urlsplit(line.split()[-1]).netloc
+        assert line.startswith("serving on "), line + self.log.read_text()
+        return urlsplit(line.split()[-1])
 
     def stop(self, *, timeout_s: float = 60.0) -> int:
         self.process.send_signal(signal.SIGTERM)
@@ -98,8 +107,13 @@ class RunningServer:
         finally:
             connection.close()
 
+    def metrics(self) -> str:
+        with urlopen(f"http://{self.metrics_address}/metrics", timeout=30) as answer:
+            found: bytes = answer.read()
+        return found.decode()
+
     def metric(self, name: str) -> float:
-        for line in self.get("/metrics").body.decode().splitlines():
+        for line in self.metrics().splitlines():
             if line.startswith(name + " "):
                 return float(line.rpartition(" ")[2])
         raise AssertionError(f"no metric {name}")
@@ -119,7 +133,7 @@ def serving_folder(
     assert main(["init", str(root), "--accept-unsigned"]) == 0
     folder = ServingFolder(root)
     text = folder.settings.read_text()
-    for old, new in ({"8080": "0"} | dict(changes or {})).items():
+    for old, new in ({"8080": "0", "8082": "0"} | dict(changes or {})).items():
         assert old in text
         text = text.replace(old, new)
     folder.settings.write_text(text)

@@ -141,7 +141,7 @@ def test_a_version_that_cannot_be_loaded_leaves_the_old_one(
 
     assert first_word(server, ann) == "go"
     assert server.get("/v2/health/ready").status == 200
-    assert 'sotto_reloads_total{outcome="refused"} 1.0' in server.get("/metrics").body.decode()
+    assert 'sotto_reloads_total{outcome="refused"} 1.0' in server.metrics()
     server.folder.versions.write_text("{")
     server.process.send_signal(signal.SIGHUP)
     wait_until(lambda: "versions.json cannot be read" in server.log.read_text())

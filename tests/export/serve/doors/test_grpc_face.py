@@ -51,10 +51,8 @@ class Device:
 
 
 def _grpc_address(server: RunningServer) -> str:
-    assert server.process.stdout is not None
-    line = server.process.stdout.readline()
-    assert line.startswith("serving on grpc://")
-    return line.strip().removeprefix("serving on grpc://")
+    assert server.grpc_address is not None
+    return server.grpc_address
 
 
 @pytest.fixture(scope="module")

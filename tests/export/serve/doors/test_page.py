@@ -144,7 +144,8 @@ def test_a_device_fetches_the_bundle_that_its_coordinator_signed(
     folder = ServingFolder(tmp_path / "serving")
     assert main(["init", str(folder.root), "--authority", str(authority)]) == 0
     assert main(["promote", str(folder.root), str(signed)]) == 0
-    folder.settings.write_text(folder.settings.read_text().replace("8080", "0"))
+    settings = folder.settings.read_text()
+    folder.settings.write_text(settings.replace("8080", "0").replace("8082", "0"))
     token = token_of(folder, "ann")
 
     server = RunningServer(folder, tmp_path / "log")
