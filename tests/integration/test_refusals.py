@@ -388,14 +388,6 @@ def _replaced(context: MessageContext, change: dict[str, int | bytes]) -> Messag
     return MessageContext(**fields)
 
 
-def test_an_update_sealed_before_headers_named_the_plan_is_refused(scene: Scene) -> None:
-    # It may wait in a device's outbox through an upgrade, and is 32 bytes shorter than today's.
-    sealed, message_id = scene.device.seal_update(scene.lease)
-    earlier = sealed[: 576 + 158] + sealed[576 + 190 :]
-
-    assert scene.refused_commit(earlier, message_id) == "wrong_size"
-
-
 def test_an_update_signed_by_another_device_is_refused(scene: Scene) -> None:
     context = scene.device.uplink_context(scene.lease)
     sealed, message_id = scene.other.seal_payload(scene.payload(), context)
