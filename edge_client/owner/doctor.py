@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from edge_client.folder.layout import DeviceFolder, DeviceFolderError
 from edge_client.owner.example_ledger import ExampleLedgerError, read_spending
 from edge_client.owner.floor import FloorError, read_floor
+from edge_client.owner.floor_in_words import floor_in_words
 from edge_client.owner.policy import Wait, decide
 from edge_client.owner.sensors import system_sensors
 from edge_client.owner.settings import ClientSettingsError, read_client_settings
@@ -97,7 +98,9 @@ def _settings(folder: DeviceFolder) -> str:
 
 def _floor(folder: DeviceFolder) -> str:
     floor = read_floor(folder.floor)
-    return f"accepts noise modes {', '.join(sorted(floor.modes))}"
+    return (
+        f"accepts noise modes {', '.join(sorted(floor.modes))}. {' '.join(floor_in_words(floor))}"
+    )
 
 
 def _policy(folder: DeviceFolder, now: float) -> str:
