@@ -29,6 +29,7 @@ from edge_client.owner.floor import (
     read_floor,
     write_starting_floor,
 )
+from edge_client.owner.floor_in_words import floor_in_words
 from edge_client.owner.sensors import system_sensors
 from edge_client.owner.settings import (
     ClientSettingsError,
@@ -171,8 +172,11 @@ def _enrol(asked: Enrolling) -> int:
     write_starting_settings(folder.client_settings)
     print(f"enrolled as {enrolment.client_name} at {enrolment.device_address}")
     print(f"what it accepts: {folder.floor}; when it works: {folder.client_settings}")
-    if not asked.accept_no_guarantee:
-        print("it takes part only where a noise mode guarantees privacy (modes in floor.toml)")
+    try:
+        print("\n".join(floor_in_words(read_floor(folder.floor))))
+    except FloorError as error:
+        # Enrolled again with a floor of its own, which the device asks for before it works.
+        print(error)
     print(f"next: sotto-client run {asked.folder} --data PATH")
     return 0
 

@@ -11,8 +11,11 @@ VERSION = "0.1.0"
 PLAN_VERSION = 1
 """Version of `models.plan.plan.Plan`; both ends must know it."""
 
-PROTOCOL_VERSION = 1
-"""Version of the wire contract that both ends speak."""
+PROTOCOL_VERSION = 2
+"""Version of the wire contract that both ends speak.
+
+2: plans are signed, and a sealed message's header has the plan's digest.
+"""
 
 
 def version_mismatch(theirs: int, *, us: str, them: str) -> str | None:

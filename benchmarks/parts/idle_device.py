@@ -25,13 +25,14 @@ from edge_client.owner.policy import PolicySettings
 from edge_client.owner.sensors import Reading
 from edge_client.owner.traffic import Traffic
 from models.plan.plan import Plan, decode_plan
+from models.plan.signed_plan import plan_digest
 from models.settings.model import schema_of
 from models.vector.codec import decode, payload_size
 from models.vector.schema import Schema
 from privacy.foundation.atomic_files import write_chunks_atomically
 from privacy.identities.certificates import read_certificate
 from privacy.identities.party import Identity
-from privacy.sealing.envelope import Direction, MessageContext, Opener, seal
+from privacy.sealing.envelope import NO_PLAN, Direction, MessageContext, Opener, seal
 
 
 class IdleTrainer:
@@ -103,6 +104,7 @@ def _context(job: Job, run: str, schema: Schema, direction: Direction) -> Messag
         lease_nonce=job.lease_nonce if up else bytes(16),
         base_sha256=job.base_sha256,
         schema_sha256=schema.sha256,
+        plan_sha256=plan_digest(job.plan) if up else NO_PLAN,
         deadline_ms=job.deadline_ms if up else 0,
     )
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from edge_client.agent.acceptance import PlanRefusedError, accept_plan
 from edge_client.agent.device import Device
 from edge_client.agent.exit_status import NotServed
+from edge_client.agent.plan_signature import check_signed
 from edge_client.agent.word_lists import ensure_word_list
 from edge_client.folder.outbox import KeptUpdate, Outbox
 from edge_client.jobs.job import Evaluated, Failed, Fitted, Job, Trained
@@ -67,12 +68,14 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
     """
     device.folder.keep_work_of(lease.nonce)
     try:
+        _take_up_keys(lease, device)
+        told = check_signed(lease, device.folder, now=time.time())
         plan = accept_plan(lease, device.floor, device.traffic)
         logger.info("round %d: privacy: %s", lease.round_number, plan.privacy.guarantee)
+        device.folder.note_signed_plan(told.encode())
         _tell_travel(lease, plan, device)
         kept = await _kept_for(lease, device, transport)
         if kept is None:
-            _take_up_keys(lease, device)
             if plan.vocabulary is not None:
                 await ensure_word_list(
                     plan.vocabulary,

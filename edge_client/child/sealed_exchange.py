@@ -22,6 +22,7 @@ from models.networks.flat_parameters import parameters_sha256
 from models.networks.role_vectors import put_part
 from models.personal.hypernetwork import Hypernetwork
 from models.plan.plan import Plan, download_schema, hypernetwork_of, released_schema, upload_schema
+from models.plan.signed_plan import plan_digest
 from models.vector.base_digest import base_digest
 from models.vector.codec import CodecError, FlatVector, decode, encode, payload_size
 from models.vector.schema import Role, Schema
@@ -137,6 +138,7 @@ class SealedExchange:
                 lease_nonce=job.lease_nonce,
                 base_sha256=base_sha256,
                 schema_sha256=schema.sha256,
+                plan_sha256=plan_digest(job.plan),
                 deadline_ms=job.deadline_ms,
             ),
             sender=self._identity,

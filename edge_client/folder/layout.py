@@ -64,6 +64,7 @@ class DeviceFolder:
         self._enrolment = path / "enrolment.json"
         self._travel = path / "travel.txt"
         self._plan = path / "plan.json"
+        self._signed_plan = path / "signed_plan.json"
         self._coordinator = path / "coordinator.json"
 
     @property
@@ -95,6 +96,14 @@ class DeviceFolder:
             raise DeviceFolderError(
                 f"{self.path} has seen no round yet; let the device take part in one first"
             ) from None
+
+    def note_signed_plan(self, encoded: bytes) -> None:
+        """Keep the proof of what the coordinator asked for in the newest accepted lease."""
+        _note(self._signed_plan, encoded, flush=False)
+
+    def signed_plan(self) -> bytes | None:
+        """Return what `note_signed_plan` kept, or None before the first lease."""
+        return self._signed_plan.read_bytes() if self._signed_plan.exists() else None
 
     def save_coordinator(self, keys: CoordinatorKeys) -> None:
         """Replace the coordinator's certificates, which the caller has checked."""

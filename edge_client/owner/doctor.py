@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass
 from edge_client.folder.layout import DeviceFolder, DeviceFolderError
 from edge_client.owner.example_ledger import ExampleLedgerError, read_spending
 from edge_client.owner.floor import FloorError, read_floor
+from edge_client.owner.floor_in_words import floor_in_words
 from edge_client.owner.policy import Wait, decide
 from edge_client.owner.sensors import system_sensors
 from edge_client.owner.settings import ClientSettingsError, read_client_settings
+from models.plan.signed_plan import SignedPlan, SignedPlanError
 from privacy.identities.certificates import CertificateError, read_certificate
 from privacy.identities.keys import KeyFileError
 from privacy.identities.party import Identity
@@ -44,6 +46,7 @@ async def examine(
         ("settings", lambda: _settings(folder)),
         ("floor", lambda: _floor(folder)),
         ("policy", lambda: _policy(folder, now)),
+        ("last plan", lambda: _last_plan(folder)),
         ("training", _training),
         ("example privacy", lambda: _example_privacy(folder)),
         ("personalisation", lambda: _personalisation(folder)),
@@ -65,6 +68,7 @@ _UNWELL = (
     FloorError,
     KeyFileError,
     OSError,
+    SignedPlanError,
     _UnwellError,
 )
 
@@ -94,7 +98,9 @@ def _settings(folder: DeviceFolder) -> str:
 
 def _floor(folder: DeviceFolder) -> str:
     floor = read_floor(folder.floor)
-    return f"accepts noise modes {', '.join(sorted(floor.modes))}"
+    return (
+        f"accepts noise modes {', '.join(sorted(floor.modes))}. {' '.join(floor_in_words(floor))}"
+    )
 
 
 def _policy(folder: DeviceFolder, now: float) -> str:
@@ -105,6 +111,19 @@ def _policy(folder: DeviceFolder, now: float) -> str:
         return f"waits: {verdict.reason}"
     unknown = f"; no sensor knows whether: {', '.join(verdict.unknown)}" if verdict.unknown else ""
     return f"may work now{unknown}"
+
+
+def _last_plan(folder: DeviceFolder) -> str:
+    """Check the proof of what the coordinator asked for, as a third party would."""
+    kept = folder.signed_plan()
+    if kept is None:
+        return "no round has come yet"
+    told = SignedPlan.decode(kept)
+    told.check(folder.enrolment().ca_certificate)
+    return (
+        f"round {told.round_number}, attempt {told.attempt}: signed by the coordinator; SHA-256 of "
+        f"the plan {told.plan_sha256.hex()}"
+    )
 
 
 def _training() -> str:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from edge_client.owner.noise_floor import below_noise, noises_counts
 from privacy.accounting.checked_values import check_delta, check_epsilon, check_noise_multiplier
 from privacy.foundation.atomic_files import write_atomically
 from privacy.foundation.strict_decoding import decoded
-from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 
 if TYPE_CHECKING:
     from models.plan.plan import Plan
@@ -23,6 +24,9 @@ FloorCode = Literal[
     "floor_mode",
     "floor_clipping_norm",
     "floor_noise_multiplier",
+    "floor_epsilon",
+    "floor_delta",
+    "floor_kind",
     "floor_cohort",
     "floor_model_family",
     "floor_method",
@@ -30,31 +34,50 @@ FloorCode = Literal[
     "floor_example_privacy",
 ]
 
-_CALIBRATED = (CentralNoise, LocalNoise, TreeNoise)
 _GUARANTEED = """\
 # Noise modes it takes part in: those that bound what a reader of the models can learn about this
-# device's text. To lower that, add "none", "paper" or "paper-server": they promise nothing.
+# device's text. To lower that, add "none", "paper" or "paper-server", which promise nothing, and
+# take away the next four lines that are set.
 modes = ["central", "ftrl", "local"]
+
+# Largest clipping norm of an update; "any" also accepts plans that do not clip.
+largest_clipping_norm = 100.0
+
+# Least noise multiplier, also of what a device counts on held-out text, and the largest epsilon and
+# delta that a plan may name for the whole run. Without all three lines plans without calibrated
+# noise are accepted, too. A device adds the noise itself in mode "local"; in "central" and "ftrl"
+# it has the coordinator's word.
+least_noise_multiplier = 0.3
+largest_epsilon = 10.0
+largest_delta = 1e-3
 """
 _ANY_MODE = """\
 # Noise modes it takes part in. The last three promise nothing: whoever reads the models may learn
 # phrases of this device's text. To raise that, take them away.
 modes = ["central", "ftrl", "local", "none", "paper", "paper-server"]
+
+# Largest clipping norm of an update; "any" also accepts plans that do not clip.
+largest_clipping_norm = "any"
+
+# Least noise multiplier, also of what a device counts on held-out text, and the largest epsilon and
+# delta that a plan may name for the whole run. With any of these lines plans without calibrated
+# noise are refused. A device adds the noise itself in mode "local"; in "central" and "ftrl" it has
+# the coordinator's word.
+# least_noise_multiplier = 0.3
+# largest_epsilon = 10.0
+# largest_delta = 1e-3
 """
 _STARTING_FLOOR = """\
 # What this device accepts at the least. A plan below it is refused and counted.
 
 {modes}
 
-# Largest clipping norm of an update; "any" also accepts plans that do not clip.
-largest_clipping_norm = "any"
+# What a plan may ask: to train on the text; to count how a model does on it, which leaves without
+# noise only where no mode has any; to fit an embedding, which is sent, or tensors, which are not.
+kinds = ["train", "evaluate", "fit_embedding", "fit_personal"]
 
-# Least noise multiplier, also of what a device counts on held-out text; without the line any, and
-# plans without calibrated noise too. A device adds the noise itself in mode "local"; in "central"
-# and "ftrl" it has the coordinator's word.
-# least_noise_multiplier = 0.5
-
-# Fewest devices that a round is drawn for.
+# Fewest devices that a round is drawn for, and closes with: without a guarantee that rests on the
+# drawn places (modes "central" and "ftrl") a model of fewer shows what each of them learnt.
 least_cohort = 2
 
 # Model families it trains.
@@ -73,7 +96,8 @@ model_families = [
 # bytes_a_day = 200_000_000
 
 # Only train where the plan hides each sentence in this device's own update (example_privacy), and
-# stop before all rounds together pass this epsilon. Needs sotto[dp-sgd].
+# stop before all rounds together pass this epsilon; nothing else that is made from the text may
+# leave, so plans to evaluate or to fit an embedding are refused. Needs sotto[dp-sgd].
 # [example_privacy]
 # epsilon = 8.0
 # delta = 1e-5
@@ -114,7 +138,11 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             ``any`` accepts every norm and no clipping.
         least_noise_multiplier: Least noise standard deviation over sensitivity that a plan may
             name; None also accepts plans without calibrated noise.
-        least_cohort: Fewest clients that a round is drawn for.
+        largest_epsilon: Largest ε that a plan may name for the whole run; None as above.
+        largest_delta: Largest δ of that budget; None as above.
+        kinds: Kinds of plan; None accepts any.
+        least_cohort: Fewest clients that a round is drawn for and, in modes other than ``central``
+            and ``ftrl``, closes with.
         methods: Personalisation methods; None accepts any.
         data_folders: Absolute folders that the data may lie in; None accepts any.
         bytes_a_day: Most bytes moved in a UTC day, up and down together; None accepts any.
@@ -125,6 +153,9 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     modes: frozenset[str]
     largest_clipping_norm: float | Literal["any"]
     least_noise_multiplier: float | None = None
+    largest_epsilon: float | None = None
+    largest_delta: float | None = None
+    kinds: frozenset[str] | None = None
     least_cohort: int
     model_families: frozenset[str]
     methods: frozenset[str] | None = None
@@ -138,6 +169,10 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ValueError(f"largest_clipping_norm must be > 0 and finite, got {norm}")
         if self.least_noise_multiplier is not None:
             check_noise_multiplier(self.least_noise_multiplier, "least_noise_multiplier")
+        if self.largest_epsilon is not None:
+            check_epsilon(self.largest_epsilon, "largest_epsilon")
+        if self.largest_delta is not None:
+            check_delta(self.largest_delta, "largest_delta")
         if self.least_cohort < 1:
             raise ValueError(f"least_cohort must be >= 1, got {self.least_cohort}")
         if self.bytes_a_day is not None and self.bytes_a_day < 0:
@@ -181,13 +216,18 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
         PlanBelowFloorError: If it is below; the code says by which rule.
     """
     mode, family = _tag(plan.privacy), _tag(plan.model)
+    if floor.kinds is not None and plan.kind not in floor.kinds:
+        raise PlanBelowFloorError(
+            "floor_kind",
+            f"this device takes no plan of kind {plan.kind}; its owner can let it, in floor.toml",
+        )
     if mode not in floor.modes:
         raise PlanBelowFloorError(
             "floor_mode",
             f"this device does not accept noise mode {mode}; its owner can, in floor.toml",
         )
     leaves = plan.kind in ("evaluate", "fit_embedding")
-    if leaves and plan.privacy.guarantees_privacy and not _noises_counts(plan):
+    if leaves and plan.privacy.guarantees_privacy and not noises_counts(plan):
         # A coordinator with a guarantee never asks: only a captured one would.
         sent = "counts of an evaluation leave" if plan.kind == "evaluate" else "an embedding leaves"
         raise PlanBelowFloorError("floor_mode", f"{sent} without noise, which {mode} forbids")
@@ -199,13 +239,9 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
             f"clipping_norm must be <= {largest} for this device, got {_told(norm)}; its owner can "
             "raise largest_clipping_norm, in floor.toml",
         )
-    _check_noise(plan, floor)
-    if plan.cohort_size < floor.least_cohort:
-        raise PlanBelowFloorError(
-            "floor_cohort",
-            f"cohort_size must be >= {floor.least_cohort} for this device, got {plan.cohort_size}; "
-            "its owner can lower least_cohort, in floor.toml",
-        )
+    if (below := below_noise(plan, floor)) is not None:
+        raise PlanBelowFloorError(*below)
+    _check_crowd(plan, floor)
     # The model and the method.
     if family not in floor.model_families:
         raise PlanBelowFloorError(
@@ -220,12 +256,34 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
             f"this device takes no part in personalisation method {method}; its owner can let it, "
             "in floor.toml",
         )
-    hides = plan.training.example_privacy is not None
-    if floor.example_privacy is not None and plan.kind == "train" and not hides:
+    _check_example_privacy(plan, floor)
+
+
+def _check_crowd(plan: "Plan", floor: Floor) -> None:
+    least, crowd = floor.least_cohort, plan.cohort_size
+    if not isinstance(plan.privacy, CentralNoise | TreeNoise):
+        # An empty place hides nobody here. A plan that does not say with how few a round may close,
+        # as of an earlier coordinator, lets it close with one.
+        crowd = min(crowd, 1 if plan.quorum is None else plan.quorum)
+    if crowd < least:
+        quorum = "none" if plan.quorum is None else str(plan.quorum)
+        raise PlanBelowFloorError(
+            "floor_cohort",
+            f"cohort_size, and the quorum without places that a guarantee fixes, must be >= {least}"
+            f" for this device, got {plan.cohort_size} and {quorum}; its owner can lower "
+            "least_cohort, in floor.toml",
+        )
+
+
+def _check_example_privacy(plan: "Plan", floor: Floor) -> None:
+    """Refuse what would leave of the text and hides no sentence; a fit that stays does not."""
+    hides = plan.kind == "train" and plan.training.example_privacy is not None
+    if floor.example_privacy is not None and not hides and plan.kind != "fit_personal":
         raise PlanBelowFloorError(
             "floor_example_privacy",
-            "this device trains only where the plan has example_privacy, got a plan without; its "
-            "owner can remove [example_privacy], in floor.toml",
+            "this device trains only where the plan has example_privacy, and sends nothing else; "
+            f"got a plan of kind {plan.kind} without; its owner can remove [example_privacy], in "
+            "floor.toml",
         )
 
 
@@ -243,26 +301,6 @@ def check_data(data: Path, floor: Floor) -> None:
             "floor_data_folder",
             f"the data must lie in one of {', '.join(floor.data_folders)}, got {real}; add its "
             "folder to data_folders, in floor.toml",
-        )
-
-
-def _noises_counts(plan: "Plan") -> bool:
-    """Return whether counts are noised as the models are; ``local`` trusts nobody to do so."""
-    return plan.evaluation_noise is not None and not isinstance(plan.privacy, LocalNoise)
-
-
-def _check_noise(plan: "Plan", floor: Floor) -> None:
-    least = floor.least_noise_multiplier
-    if least is None:
-        return
-    z = plan.privacy.noise_multiplier if isinstance(plan.privacy, _CALIBRATED) else None
-    if z is not None and plan.evaluation_noise is not None:
-        z = min(z, plan.evaluation_noise.noise_multiplier)
-    if not (z is not None and z >= least):
-        raise PlanBelowFloorError(
-            "floor_noise_multiplier",
-            f"noise_multiplier must be >= {least} for this device, got {_told(z)}; its owner can "
-            "lower least_noise_multiplier, in floor.toml",
         )
 
 

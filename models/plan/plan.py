@@ -156,6 +156,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         personalisation: Roles of the tensors, and what else the method does.
         privacy: Noise mode and clipping.
         cohort_size: Clients the round is drawn for, before over-selection.
+        quorum: Fewest updates with which the round may close; absent where there is no such number,
+            or from a coordinator that did not say it.
         seed: Seed of the run; with round and client name it seeds the order of local data.
         embedding_fit: How to fit; only for ``fit_embedding`` and ``fit_personal``.
         growth: When the model gets which layers; absent for one that does not grow.
@@ -175,6 +177,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     personalisation: PersonalisationSettings = GlobalSettings()
     privacy: PrivacySettings
     cohort_size: int
+    quorum: int | None = None
     seed: int
     embedding_fit: EmbeddingFitSettings | None = None
     growth: GrowthSettings | None = None

@@ -23,6 +23,7 @@ class Purpose(StrEnum):
     RELEASE = "release"
     BUNDLE = "bundle"
     PUBLISHED_PART = "published part"
+    PLAN = "plan"
 
 
 class SignatureError(Exception):

@@ -3,7 +3,7 @@
 A message is, in this order::
 
     slip        576 bytes   recipient's certificate hash and key id, wrapped content key
-    body header 222 bytes   what the message is (`privacy.sealing.header`), opaque until verified
+    body header 254 bytes   what the message is (`privacy.sealing.header`), opaque until verified
     signature   512 bytes   RSA-PSS-SHA256 of the header by the sender's signing key
     chunks                  AES-256-GCM STREAM, 1 MiB of plaintext and a 16-byte tag each
 
@@ -28,6 +28,7 @@ References:
 from privacy.sealing.header import (
     ALLOWED_SUITES,
     NO_NONCE,
+    NO_PLAN,
     BodyHeader,
     Direction,
     MessageContext,
@@ -41,6 +42,7 @@ from privacy.sealing.unseal import Opener, UnsealError, open_sealed
 __all__ = [
     "ALLOWED_SUITES",
     "NO_NONCE",
+    "NO_PLAN",
     "BodyHeader",
     "Direction",
     "MessageContext",

@@ -1,6 +1,6 @@
 """The layout of what a sealed message says about itself, in a fixed number of bytes.
 
-All integers are big-endian. The body header is 222 bytes whatever it says, the slip and the
+All integers are big-endian. The body header is 254 bytes whatever it says, the slip and the
 signature have room for a 4096-bit key, so the size of a message depends on its payload's size
 alone and nothing on the wire is a length that a reader would have to believe.
 """
@@ -12,14 +12,17 @@ from typing import NamedTuple
 
 from privacy.sealing.chunk_digest import CHUNK_BYTES, chunk_count_of
 
-VERSION = 1
+VERSION = 2
+"""2 added ``plan_sha256``; ends of different versions part at check-in (`protos.version`)."""
 MAGIC = b"SOTTOENV"
 TAG_BYTES = 16
 MAX_PAYLOAD_BYTES = 1 << 40
 NO_NONCE = bytes(16)
 """Stands for the lease in what is sealed once for a whole cohort."""
+NO_PLAN = bytes(32)
+"""Stands for the plan in a downlink, which may serve more than one."""
 
-_HEADER = struct.Struct("!8sBBB7s32s16sII16s32s32s32sQI16sQ")
+_HEADER = struct.Struct("!8sBBB7s32s16sII16s32s32s32s32sQI16sQ")
 _SLIP_FIELDS = struct.Struct("!32s32s")
 # Room for one 4096-bit RSA block; a shorter one is followed by zeros.
 RSA_BLOCK_BYTES = 512
@@ -68,6 +71,8 @@ class MessageContext:
         base_sha256: SHA-256 of what the sender of an update started from; in a downlink, of the
             flat parameters that the whole cohort starts from.
         schema_sha256: SHA-256 of the schema.
+        plan_sha256: SHA-256 of the plan's bytes, as they were signed, that an update answers;
+            ``NO_PLAN`` in a downlink.
         deadline_ms: When the round closes, unix milliseconds. An opener may pass None: it then
             learns the deadline from the verified header.
     """
@@ -79,10 +84,12 @@ class MessageContext:
     lease_nonce: bytes
     base_sha256: bytes
     schema_sha256: bytes
+    plan_sha256: bytes = NO_PLAN
     deadline_ms: int | None
 
     def __post_init__(self) -> None:
-        sizes = {"run": 16, "lease_nonce": 16, "base_sha256": 32, "schema_sha256": 32}
+        sizes = {"run": 16, "lease_nonce": 16}
+        sizes |= {"base_sha256": 32, "schema_sha256": 32, "plan_sha256": 32}
         for name, size in sizes.items():
             if len(getattr(self, name)) != size:
                 raise ValueError(f"{name} must have {size} bytes, got {len(getattr(self, name))}")
@@ -115,6 +122,7 @@ class BodyHeader(NamedTuple):
     lease_nonce: bytes
     base_sha256: bytes
     schema_sha256: bytes
+    plan_sha256: bytes
     commitment: bytes
     payload_bytes: int
     chunk_count: int

@@ -125,6 +125,7 @@ def seal_body(
         lease_nonce=context.lease_nonce,
         base_sha256=context.base_sha256,
         schema_sha256=context.schema_sha256,
+        plan_sha256=context.plan_sha256,
         commitment=commitment_of(context.direction, view, content_key),
         payload_bytes=len(view),
         chunk_count=chunk_count_of(len(view)),

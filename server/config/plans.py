@@ -47,6 +47,8 @@ def make_plan(
         personalisation=config.personalisation,
         privacy=config.privacy,
         cohort_size=size,
+        # Secret coins close a round at its deadline, however few came.
+        quorum=None if config.rounds.selection == "sampled" else config.rounds.quorum,
         seed=config.seed,
         embedding_fit=_fit_of(config, kind),
         growth=growth,

@@ -204,9 +204,10 @@ class RoundKeeper:
         made = None
         if kind == "fit_embedding":
             made = await self._personal.sealed_hypernetwork(current)
+        plan, round_number = self._shelf.plan(None, kind), current.round_number + 1
         return RoundInHand(
-            plan=self._shelf.plan(None, kind),
-            round_number=current.round_number + 1,
+            plan=plan,
+            round_number=round_number,
             attempt=0,
             base_sha256=current.sha256,
             opened_at=time.time(),
@@ -214,6 +215,7 @@ class RoundKeeper:
             downlink=sealed.whole,
             moved=sealed.moved,
             coordinator=self._shelf.signer,
+            plan_signature=await self._shelf.signed(plan, round_number, 0),
             hypernetwork=made,
         )
 
@@ -306,8 +308,9 @@ class RoundKeeper:
 
     async def _in_hand(self, opened: OpenAttempt, kind: PlanKind = "train") -> RoundInHand:
         sealed = await self._shelf.sealed()
+        plan = self._shelf.plan(opened.members, kind)
         return RoundInHand(
-            plan=self._shelf.plan(opened.members, kind),
+            plan=plan,
             round_number=opened.round_number,
             attempt=opened.attempt,
             base_sha256=opened.base_sha256,
@@ -316,5 +319,6 @@ class RoundKeeper:
             downlink=sealed.whole,
             moved=sealed.moved,
             coordinator=self._shelf.signer,
+            plan_signature=await self._shelf.signed(plan, opened.round_number, opened.attempt),
             generated=await self._personal.generated_parts(self._shelf.current),
         )

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from models.compression.update_format import UpdateFormat, update_format
 from models.plan.plan import Plan, upload_schema
+from models.plan.signed_plan import plan_digest
 from models.vector.base_digest import base_digest
 from privacy.identities.certificates import Certificates
 from privacy.sealing.envelope import Direction, MessageContext, sealed_bytes
@@ -35,6 +36,7 @@ class RoundInHand:
         coordinator: Certificates of the keys that sign the parameters and open updates.
         generated: The parts generated and sealed for each device alone, if any.
         hypernetwork: The hypernetwork to fit an embedding with; only under a plan of that kind.
+        plan_signature: Tells every device of the attempt that the plan is the coordinator's.
         moved: The downlink for a device that holds an earlier release, by that one's digest.
     """
 
@@ -46,9 +48,14 @@ class RoundInHand:
     deadline_ms: int
     downlink: Downlink
     coordinator: Certificates
+    plan_signature: bytes
     generated: GeneratedParts | None = None
     hypernetwork: SealedHypernetwork | None = None
     moved: Mapping[bytes, Downlink] = field(default_factory=dict)
+
+    @cached_property
+    def _encoded_plan(self) -> bytes:
+        return self.plan.encode()
 
     @cached_property
     def _travels_as(self) -> UpdateFormat:
@@ -93,7 +100,8 @@ class RoundInHand:
                 round_number=self.round_number,
                 slot=lease.slot,
                 remaining_ms=max(0, round((lease.deadline - now) * 1000)),
-                plan=self.plan.encode(),
+                plan=self._encoded_plan,
+                plan_signature=self.plan_signature,
                 base_sha256=self.base_sha256,
                 upload_bytes=self.upload_bytes,
                 download_bytes=self.downlink.total_bytes,
@@ -131,5 +139,6 @@ class RoundInHand:
             lease_nonce=nonce,
             base_sha256=base,
             schema_sha256=upload_schema(self.plan).sha256,
+            plan_sha256=plan_digest(self._encoded_plan),
             deadline_ms=self.deadline_ms,
         )

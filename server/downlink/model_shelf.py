@@ -17,6 +17,7 @@ from torch import Tensor
 from models.networks.grown_layers import grow
 from models.plan.plan import Plan, PlanKind, released_schema
 from models.plan.release_record import Metric
+from models.plan.signed_plan import sign_plan
 from models.plan.stages import describe_stage, next_stage
 from models.text.vocabulary import Vocabulary
 from models.vector.codec import Payload, encode
@@ -145,6 +146,12 @@ class ModelShelf:
         """Return the certificates of whoever signs the current model."""
         return self._identity.certificates
 
+    async def signed(self, plan: Plan, round_number: int, attempt: int) -> bytes:
+        """Return the signature of an attempt's plan, which every lease of it carries."""
+        told, signer = plan.encode(), self._identity
+        sign = partial(sign_plan, told, signer, run=self._run)
+        return await self._threads.run(lambda: sign(round_number=round_number, attempt=attempt))
+
     async def sealed(self) -> SealedModel:
         """Return the current model as devices get it."""
         if self._sealing is None:
@@ -253,9 +260,15 @@ class ModelShelf:
         self, in_hand: RoundInHand, parameters: Tensor, figures: Mapping[str, Metric]
     ) -> NewRelease:
         number = in_hand.round_number
-        metrics = {**figures, **self._judge.evaluate(number, self.plan(None), parameters)}
-        previous = self.current.released_sha256
-        return self._new_release(number, in_hand.attempt, parameters, previous, metrics)
+        # The very plan that devices were told, so that its digest is the one that they signed.
+        return self._new_release(
+            number,
+            in_hand.attempt,
+            plan=in_hand.plan,
+            parameters=parameters,
+            previous_sha256=self.current.released_sha256,
+            metrics={**figures, **self._judge.evaluate(number, self.plan(None), parameters)},
+        )
 
     async def observe(self, round_number: int, figures: Mapping[str, Metric]) -> None:
         """Record the figures that devices found for the model of a round, if any."""
@@ -274,8 +287,14 @@ class ModelShelf:
 
     def _release_initial(self) -> Model:
         parameters = starting_parameters(self._config, self.plan(None))
-        figures = self._judge.evaluate(0, self.plan(None), parameters)
-        new = self._new_release(0, 0, parameters, NO_PREVIOUS, figures)
+        new = self._new_release(
+            0,
+            0,
+            plan=self.plan(None),
+            parameters=parameters,
+            previous_sha256=NO_PREVIOUS,
+            metrics=self._judge.evaluate(0, self.plan(None), parameters),
+        )
         now = time.time()
         record = release_round(
             self._store, self._releases, new, self._identity, opened_at=now, now=now
@@ -308,6 +327,8 @@ class ModelShelf:
         self,
         round_number: int,
         attempt: int,
+        *,
+        plan: Plan,
         parameters: Tensor,
         previous_sha256: bytes,
         metrics: dict[str, Metric],
@@ -315,7 +336,7 @@ class ModelShelf:
         return NewRelease(
             round_number=round_number,
             attempt=attempt,
-            plan=self.plan(None),
+            plan=plan,
             vocabulary=self._vocabulary,
             parameters=parameters.numpy(),
             previous_sha256=previous_sha256,

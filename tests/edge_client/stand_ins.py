@@ -1,22 +1,33 @@
 """A coordinator and a training process that do as they are told, for tests of the agent."""
 
 import asyncio
+import tempfile
+import time
 from collections.abc import AsyncGenerator, Callable
+from functools import cache
 from pathlib import Path
 
+import pytest
+
 from edge_client.agent.device import Device
-from edge_client.folder.layout import DeviceFolder
+from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.jobs.job import Evaluated, Fitted, Job, Outcome, Trained
 from edge_client.owner.floor import Floor
 from edge_client.owner.traffic import Traffic
 from edge_client.wire.refusal import RefusedError, UnreachableError
 from edge_client.wire.transport import Transport
 from models.plan.plan import Plan, VocabularySettings
+from models.plan.signed_plan import sign_plan
 from models.settings.model import schema_of
 from models.text.vocabulary import SHIPPED_NAME, shipped_vocabulary
+from privacy.identities.authority import CertificateAuthority
+from privacy.identities.party import Identity
 from protos import federation_pb2 as wire
 from tests.edge_client.training_plan import MODEL, make_plan
+from tests.key_pool import KeyPool
+from tests.privacy.conftest import enrol
 
+RUN = "00" * 16
 FLOOR = Floor(
     modes=frozenset({"none"}),
     largest_clipping_norm="any",
@@ -153,12 +164,47 @@ class StandInTrainer:
         self.closed = True
 
 
+@cache
+def stand_in_coordinator() -> tuple[bytes, Identity]:
+    """Return an authority's certificate, DER, and the coordinator that it certified."""
+    folder, now = Path(tempfile.mkdtemp()), time.time()
+    authority = CertificateAuthority.create(folder / "authority", RUN)
+    with pytest.MonkeyPatch.context() as patched:
+        # Leases are made while tests are collected too, before the fixture that does the same.
+        patched.setattr("privacy.identities.party.make_rsa_key", KeyPool().next_key)
+        coordinator = enrol(authority, folder / "identity", "coordinator", "coordinator", now=now)
+    return authority.certificate, coordinator
+
+
+def sign_lease(lease: wire.Lease, signer: Identity | None = None, *, run: str = RUN) -> wire.Lease:
+    """Sign the plan of a lease, in place; None is the coordinator of `make_device`'s devices."""
+    lease.plan_signature = sign_plan(
+        lease.plan,
+        signer or stand_in_coordinator()[1],
+        run=run,
+        round_number=lease.round_number,
+        attempt=lease.attempt,
+    )
+    return lease
+
+
 def make_device(folder: Path, trainer: StandInTrainer, floor: Floor = FLOOR) -> Device:
     """Return a device in a fresh folder."""
     device_folder = DeviceFolder(folder)
     device_folder.create()
     (folder / "text").write_text("good morning\n")
     device_folder.empty_work()
+    ca_certificate, coordinator = stand_in_coordinator()
+    device_folder.save(
+        Enrolment(
+            client_name="device-0001",
+            run=RUN,
+            device_address="127.0.0.1:1",
+            ca_certificate=ca_certificate,
+        )
+    )
+    keys = coordinator.certificates
+    device_folder.save_coordinator(CoordinatorKeys(wrapping=keys.wrapping, signing=keys.signing))
     return Device(
         folder=device_folder,
         client_name="device-0001",
@@ -193,16 +239,18 @@ def make_lease(
     download_bytes: int = len(SEALED_MODEL),
     upload_bytes: int = len(SEALED_UPDATE),
 ) -> wire.Lease:
-    """Return a lease; its nonce is its number, sixteen times."""
+    """Return a signed lease; its nonce is its number, sixteen times."""
     encoded = plan if isinstance(plan, bytes) else (plan or shipped_plan()).encode()
-    return wire.Lease(
-        nonce=bytes([number]) * 16,
-        round_number=number,
-        plan=encoded,
-        base_sha256=bytes([number]) * 32,
-        deadline_ms=number * 1000,
-        download_bytes=download_bytes,
-        upload_bytes=upload_bytes,
+    return sign_lease(
+        wire.Lease(
+            nonce=bytes([number]) * 16,
+            round_number=number,
+            plan=encoded,
+            base_sha256=bytes([number]) * 32,
+            deadline_ms=number * 1000,
+            download_bytes=download_bytes,
+            upload_bytes=upload_bytes,
+        )
     )
 
 

@@ -206,6 +206,7 @@ class Device:
             lease_nonce=lease.nonce,
             base_sha256=self.bases.get(lease.nonce, lease.base_sha256),
             schema_sha256=upload_schema(plan).sha256,
+            plan_sha256=hashlib.sha256(lease.plan).digest(),
             deadline_ms=lease.deadline_ms,
         )
 

@@ -5,10 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from edge_client.agent.device import Device as AgentDevice
 from edge_client.agent.session import Ended, Session
-from edge_client.folder.layout import CoordinatorKeys, DeviceFolder
+from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.jobs.job import Job, Trained
 from edge_client.owner.floor import Floor
 from edge_client.owner.traffic import Traffic
@@ -28,10 +29,11 @@ FLOOR = Floor(
 
 
 class BrokenTrainer:
-    """Seal an update that is too large to aggregate."""
+    """Seal an update that is too large to aggregate, or one as an earlier release sealed it."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, *, earlier: bool) -> None:
         self._device = device
+        self._earlier = earlier
 
     async def run(self, job: Job) -> Trained:
         lease = wire.Lease(
@@ -45,6 +47,9 @@ class BrokenTrainer:
         count = schema_of(decode_plan(job.plan).model).element_count
         huge = np.full(count, 2e18, dtype=np.float32)
         sealed, message_id = self._device.seal_update(lease, huge)
+        if self._earlier:
+            # Its header had no digest of the plan, so all of it was 32 bytes shorter.
+            sealed = sealed[32:]
         Path(job.sealed_update).write_bytes(sealed)
         return Trained(example_count=1, message_id=message_id)
 
@@ -57,11 +62,19 @@ async def never() -> None:
     await asyncio.Event().wait()
 
 
-async def serve_session(device: Device, folder: Path) -> Ended:
+async def serve_session(device: Device, folder: Path, *, earlier: bool) -> Ended:
     """Serve leases as an agent does, until the run is over."""
     own = DeviceFolder(folder)
     own.create()
     own.empty_work()
+    own.save(
+        Enrolment(
+            client_name=device.name,
+            run=device.invite.run,
+            device_address=device.invite.device_address,
+            ca_certificate=device.invite.ca_certificate,
+        )
+    )
     own.save_coordinator(
         CoordinatorKeys(
             wrapping=device.coordinator_wrapping.der, signing=device.coordinator_signing.der
@@ -73,7 +86,7 @@ async def serve_session(device: Device, folder: Path) -> Ended:
         data=folder,
         compute="cpu",
         floor=FLOOR,
-        trainer=BrokenTrainer(device),
+        trainer=BrokenTrainer(device, earlier=earlier),
         traffic=Traffic(folder / "traffic.json"),
     )
     async with Transport(
@@ -86,15 +99,20 @@ async def serve_session(device: Device, folder: Path) -> Ended:
         return await asyncio.wait_for(session.run(never, never), 30)
 
 
-def test_the_round_does_not_wait_for_a_device_whose_update_is_malformed(
-    make_federation: Make, tmp_path: Path
+@pytest.mark.parametrize(
+    ("earlier", "counted"), [(False, "malformed_update"), (True, "wrong_size")]
+)
+def test_the_round_does_not_wait_for_a_device_whose_update_can_never_count(
+    make_federation: Make, tmp_path: Path, *, earlier: bool, counted: str
 ) -> None:
     federation = make_federation(cap=1, cohort=2, quorum=1, deadline=600.0)
     federation.start()
     sound, broken = federation.enrol(2)
 
     with ThreadPoolExecutor(1) as pool:
-        ended = pool.submit(lambda: asyncio.run(serve_session(broken, tmp_path / "broken")))
+        ended = pool.submit(
+            lambda: asyncio.run(serve_session(broken, tmp_path / "broken", earlier=earlier))
+        )
         orders = sound.check_in()
         sound.take_part(next_lease(orders))
         # Ten minutes before its deadline the round has closed with what it has.
@@ -103,4 +121,4 @@ def test_the_round_does_not_wait_for_a_device_whose_update_is_malformed(
     assert ended.result().reason == "finished"
     (release,) = federation.releases()
     assert release.contribution_count == 1
-    assert release.metrics["refused_malformed_update"] == 1
+    assert release.metrics[f"refused_{counted}"] == 1

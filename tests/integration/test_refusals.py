@@ -27,7 +27,7 @@ from privacy.sealing.envelope import Direction, MessageContext
 from privacy.sealing.header import SLIP_BYTES
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
-from protos.version import VERSION
+from protos.version import PROTOCOL_VERSION, VERSION
 from tests.integration.device import Orders, call_of, code_of, enrol, next_lease
 from tests.integration.federation import Federation, settings
 
@@ -117,7 +117,11 @@ def test_an_expired_token_enrols_nobody(scene: Scene, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "older"), [(0, "this device is older"), (2, "the coordinator is older")]
+    ("version", "older"),
+    [
+        (PROTOCOL_VERSION - 1, "this device is older"),
+        (PROTOCOL_VERSION + 1, "the coordinator is older"),
+    ],
 )
 def test_another_protocol_version_is_told_which_side_is_older(
     scene: Scene, tmp_path: Path, version: int, older: str
@@ -135,7 +139,7 @@ def test_requests_that_prove_nothing_are_refused(scene: Scene) -> None:
     invite = read_invite(file)
     credentials = grpc.ssl_channel_credentials(certificate_pem(invite.ca_certificate))
     request = pb.EnrolRequest(
-        protocol_version=1,
+        protocol_version=PROTOCOL_VERSION,
         token=bytes.fromhex(invite.token),
         signing_requests=pb.SigningRequests(tls=b"no", wrapping=b"request", signing=b"at all"),
     )
@@ -361,6 +365,7 @@ def test_one_flipped_bit_anywhere_is_refused(scene: Scene, place: int) -> None:
         {"lease_nonce": bytes(16)},
         {"base_sha256": bytes(32)},
         {"schema_sha256": bytes(32)},
+        {"plan_sha256": bytes(32)},
         {"deadline_ms": 0},
     ],
     ids=lambda change: next(iter(change)),

@@ -71,6 +71,7 @@ def uplink() -> MessageContext:
         lease_nonce=b"nonce of lease 1",
         base_sha256=b"b" * 32,
         schema_sha256=b"s" * 32,
+        plan_sha256=b"p" * 32,
         deadline_ms=1_800_000_060_000,
     )
 

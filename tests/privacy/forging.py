@@ -33,6 +33,7 @@ HEADER_FIELDS = {
     "lease_nonce": "16s",
     "base_sha256": "32s",
     "schema_sha256": "32s",
+    "plan_sha256": "32s",
     "commitment": "32s",
     "payload_bytes": "Q",
     "chunk_count": "I",
@@ -52,10 +53,10 @@ class Parts:
 
     @classmethod
     def of(cls, message: bytes) -> Self:
-        body = message[576 + 222 + 512 :]
+        body = message[576 + 254 + 512 :]
         step = MIB + 16
         chunks = [body[i : i + step] for i in range(0, len(body), step)]
-        return cls(message[:576], message[576:798], message[798:1310], chunks)
+        return cls(message[:576], message[576:830], message[830:1342], chunks)
 
     def join(self) -> bytes:
         return self.slip + self.header + self.signature + b"".join(self.chunks)
@@ -122,7 +123,7 @@ class Forger:
     def _values(self, overrides: dict[str, Any]) -> dict[str, Any]:
         honest = {
             "magic": b"SOTTOENV",
-            "version": 1,
+            "version": 2,
             "suite": 1,
             "direction": int(self.context.direction),
             "nonce_prefix": b"7 bytes",
@@ -133,6 +134,7 @@ class Forger:
             "lease_nonce": self.context.lease_nonce,
             "base_sha256": self.context.base_sha256,
             "schema_sha256": self.context.schema_sha256,
+            "plan_sha256": self.context.plan_sha256,
             "commitment": self._commitment(),
             "payload_bytes": len(self.payload),
             "chunk_count": max(1, -(-len(self.payload) // MIB)),

@@ -57,4 +57,5 @@ def round_in_hand(round_number: int) -> RoundInHand:
         deadline_ms=0,
         downlink=cast("Downlink", _NoModel()),  # nobody fetches it here
         coordinator=Certificates(tls=b"", wrapping=b"", signing=b""),
+        plan_signature=b"",
     )

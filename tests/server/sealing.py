@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from models.compression.update_format import PlainFormat, UpdateFormats
 from models.plan.plan import upload_schema
+from models.plan.signed_plan import sign_plan
 from models.settings.model import schema_of
 from models.vector.codec import encode
 from models.vector.schema import SENT
@@ -131,6 +132,7 @@ def round_in_hand(config: FederationConfig, coordinator: Identity) -> RoundInHan
             sender=coordinator,
         ),
         coordinator=coordinator.certificates,
+        plan_signature=sign_plan(plan.encode(), coordinator, run=RUN, round_number=1, attempt=0),
     )
 
 

@@ -5,14 +5,18 @@ import shutil
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 import edge_client.agent.agent as agent_module
+import edge_client.agent.lease as lease_module
 from edge_client.agent.agent import Agent
 from edge_client.agent.exit_status import NotServed
 from edge_client.agent.session import Ended
 from edge_client.datasets.text_set import DatasetError
+from edge_client.folder.layout import CoordinatorKeys
 from edge_client.jobs.job import Evaluated, Failed, Outcome, Trained
 from edge_client.owner.policy import PolicySettings
 from edge_client.owner.sensors import Reading
@@ -29,6 +33,7 @@ from tests.edge_client.stand_ins import (
     StandInTransport,
     make_device,
     make_lease,
+    sign_lease,
 )
 from tests.privacy.conftest import NOW, RUN, enrol
 
@@ -83,7 +88,10 @@ class RenewingTransport(StandInTransport):
         self.orders = asyncio.Queue()
         self.on_check_in()
         if not self.unreachable and not self.refusals.get("check_in"):
-            self.orders.put_nowait(self.one_a_stream.pop(0))
+            order = self.one_a_stream.pop(0)
+            if order.HasField("lease"):
+                sign_lease(order.lease, self._enrolled.coordinator, run=RUN.hex())
+            self.orders.put_nowait(order)
         async for order in super().work_orders(request):
             yield order
 
@@ -125,6 +133,15 @@ class Scene:
         self._enrolled = enrolled
         self._sensors = sensors or FakeSensors()
         shutil.copytree(enrolled.identity, self.device.folder.identity)
+        belonging = self.device.folder.enrolment()
+        ca = enrolled.authority.certificate
+        self.device.folder.save(
+            msgspec.structs.replace(belonging, run=RUN.hex(), ca_certificate=ca)
+        )
+        keys = enrolled.coordinator.certificates
+        self.device.folder.save_coordinator(
+            CoordinatorKeys(wrapping=keys.wrapping, signing=keys.signing)
+        )
 
     def pass_to(self, *, days: float) -> None:
         """Let the clock of both ends show so many days after the enrolment."""
@@ -132,7 +149,9 @@ class Scene:
 
     def run(self, *orders: wire.WorkOrder, once: bool = True) -> Ended:
         """Run the agent; each of its streams brings the next of these orders."""
-        return asyncio.run(asyncio.wait_for(self._run(orders, once=once), 20))
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(lease_module, "time", SimpleNamespace(time=lambda: self.now))
+            return asyncio.run(asyncio.wait_for(self._run(orders, once=once), 20))
 
     async def _run(self, orders: tuple[wire.WorkOrder, ...], *, once: bool) -> Ended:
         self.transport.one_a_stream = list(orders)

@@ -1,5 +1,6 @@
 """A captured coordinator cannot go below what the device's owner accepts."""
 
+import math
 import re
 import stat
 from pathlib import Path
@@ -18,10 +19,10 @@ from edge_client.owner.floor import (
     read_floor,
     write_starting_floor,
 )
-from models.plan.plan import Plan, TrainingSettings, VocabularySettings
+from models.plan.plan import Plan, PlanKind, TrainingSettings, VocabularySettings
 from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.model import GruLmSettings, ModelSettings, schema_of
-from models.settings.personalisation import DittoSettings, PFedHnSettings
+from models.settings.personalisation import DittoSettings, GlobalSettings, PFedHnSettings
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise
 from privacy.noise.evaluation_settings import EvaluationNoise
@@ -57,6 +58,7 @@ def plan(**changes: Any) -> Plan:
         training=TrainingSettings(learning_rate=1.0, batch_size=1, bptt_steps=1),
         privacy=PaperNoise(clipping_norm=1.0, randomisation_magnitude=0.1),
         cohort_size=10,
+        quorum=10,
         seed=1,
     )
     return msgspec.structs.replace(at_floor, **changes)
@@ -81,6 +83,9 @@ def test_a_plan_exactly_at_the_floor_is_accepted() -> None:
             "got none; its owner can raise largest_clipping_norm, in floor.toml",
         ),
         ({"cohort_size": 9}, "floor_cohort", "its owner can lower least_cohort, in floor.toml"),
+        ({"quorum": 9}, "floor_cohort", "got 10 and 9; its owner can lower least_cohort"),
+        # An earlier coordinator does not say how few may close a round: one may.
+        ({"quorum": None}, "floor_cohort", "got 10 and none; its owner can lower least_cohort"),
     ],
 )
 @pytest.mark.parametrize("kind", ["train", "evaluate"])
@@ -110,7 +115,9 @@ def test_an_owner_may_name_the_least_noise(privacy: PrivacySettings, *, is_accep
         return
     with pytest.raises(PlanBelowFloorError, match=r"must be >= 0\.5 for this device") as refused:
         check_plan(plan(privacy=privacy), floor)
-    assert "its owner can lower least_noise_multiplier, in floor.toml" in str(refused.value)
+    assert "its owner can lower or remove least_noise_multiplier, in floor.toml" in str(
+        refused.value
+    )
     assert refused.value.code == "floor_noise_multiplier"
 
 
@@ -162,7 +169,114 @@ def test_an_owner_who_asks_for_example_privacy_trains_under_no_plan_without() ->
         check_plan(plan(), floor)
 
     assert refused.value.code == "floor_example_privacy"
-    check_plan(plan(kind="evaluate"), floor)
+
+
+@pytest.mark.parametrize("kind", ["evaluate", "fit_embedding"])
+def test_an_owner_who_asks_for_example_privacy_sends_nothing_else_made_from_the_text(
+    kind: PlanKind,
+) -> None:
+    floor = msgspec.structs.replace(FLOOR, example_privacy=ExampleBudget(epsilon=8.0, delta=1e-5))
+    fits = kind == "fit_embedding"
+    asked = plan(
+        kind=kind,
+        embedding_fit=EmbeddingFitSettings() if fits else None,
+        personalisation=PFedHnSettings() if fits else GlobalSettings(),
+    )
+
+    check_plan(asked, FLOOR)
+    with pytest.raises(PlanBelowFloorError, match="sends nothing else") as refused:
+        check_plan(asked, floor)
+
+    assert refused.value.code == "floor_example_privacy"
+    # Tensors that are fitted for the person stay on the device.
+    stays = plan(
+        kind="fit_personal",
+        embedding_fit=EmbeddingFitSettings(),
+        personalisation=DittoSettings(),
+    )
+    check_plan(stays, floor)
+
+
+def local(**changes: Any) -> LocalNoise:
+    terms = {"clipping_norm": 1.0, "noise_multiplier": 1.0, "delta": 1e-5, "epsilon_budget": 8.0}
+    return LocalNoise(**{**terms, **changes})
+
+
+def started(folder: Path) -> Floor:
+    write_starting_floor(folder / "floor.toml")
+    return read_floor(folder / "floor.toml")
+
+
+@pytest.mark.parametrize(
+    ("privacy", "code"),
+    [
+        (central(noise_multiplier=1e-6), "floor_noise_multiplier"),
+        (local(noise_multiplier=1e-6), "floor_noise_multiplier"),
+        (local(noise_multiplier=0.29, epsilon_budget=10.0), "floor_noise_multiplier"),
+        (local(epsilon_budget=1e300), "floor_epsilon"),
+        (local(epsilon_budget=10.01), "floor_epsilon"),
+        (local(delta=0.5), "floor_delta"),
+        (local(delta=1.1e-3), "floor_delta"),
+        (local(clipping_norm=1e9), "floor_clipping_norm"),
+        (NoNoise(), "floor_mode"),
+    ],
+)
+def test_a_new_device_refuses_what_promises_next_to_nothing(
+    tmp_path: Path, privacy: PrivacySettings, code: str
+) -> None:
+    with pytest.raises(PlanBelowFloorError) as refused:
+        check_plan(plan(privacy=privacy), started(tmp_path))
+
+    assert refused.value.code == code
+
+
+def test_the_noise_of_a_device_itself_keeps_the_budget_under_every_floor() -> None:
+    # Classical bound (Dwork and Roth, theorem A.1): z = sqrt(2 ln(1.25/δ)) / ε suffices for ε < 1.
+    floor = msgspec.structs.replace(FLOOR, modes=frozenset({"local"}))
+    enough = math.sqrt(2 * math.log(1.25 / 1e-5)) / 0.9
+
+    check_plan(plan(privacy=local(noise_multiplier=enough, epsilon_budget=0.9)), floor)
+    with pytest.raises(PlanBelowFloorError, match="no honest plan") as refused:
+        check_plan(plan(privacy=local(noise_multiplier=enough / 2, epsilon_budget=0.9)), floor)
+
+    assert refused.value.code == "floor_noise_multiplier"
+
+
+@pytest.mark.parametrize("name", ["mode central", "mode local"])
+def test_only_places_that_a_guarantee_fixes_stand_in_for_a_quorum(name: str) -> None:
+    privacy = central(noise_multiplier=1.0) if name == "mode central" else local()
+    floor = msgspec.structs.replace(FLOOR, modes=frozenset({"central", "local"}))
+    asked = plan(privacy=privacy, quorum=1)
+
+    if name == "mode central":
+        check_plan(asked, floor)
+        return
+    with pytest.raises(PlanBelowFloorError) as refused:
+        check_plan(asked, floor)
+    assert refused.value.code == "floor_cohort"
+
+
+def test_an_owner_may_choose_the_kinds_of_plan() -> None:
+    floor = msgspec.structs.replace(FLOOR, kinds=frozenset({"train"}))
+
+    check_plan(plan(), floor)
+    with pytest.raises(PlanBelowFloorError, match="kind evaluate; its owner can let it") as refused:
+        check_plan(plan(kind="evaluate"), floor)
+
+    assert refused.value.code == "floor_kind"
+
+
+def test_a_floor_of_an_earlier_version_still_reads(tmp_path: Path) -> None:
+    path = tmp_path / "floor.toml"
+    path.write_text(
+        'modes = ["central", "ftrl", "local"]\nlargest_clipping_norm = "any"\n'
+        'least_cohort = 2\nmodel_families = ["gru_lm"]\n'
+    )
+
+    floor = read_floor(path)
+
+    assert (floor.largest_epsilon, floor.largest_delta, floor.kinds) == (None, None, None)
+    check_plan(plan(privacy=central(noise_multiplier=0.1)), floor)
 
 
 def test_the_starting_floors_budget_is_usable_as_it_stands(tmp_path: Path) -> None:
@@ -244,14 +358,18 @@ def test_a_floor_below_every_guarantee_is_written_only_when_asked_for(tmp_path: 
         ('modes = ["central"', 'mode = ["central"', "mode"),
         ("least_cohort = 2", "least_cohort = 2.5", "least_cohort"),
         (
-            "# least_noise_multiplier = 0.5",
+            "least_noise_multiplier = 0.3",
             "least_noise_multiplier = nan",
             "least_noise_multiplier must be > 0 and finite, got nan",
         ),
         ("least_cohort = 2", "least_cohort = 0", "least_cohort must be >= 1, got 0"),
-        ('norm = "any"', "norm = nan", "largest_clipping_norm must be > 0"),
-        ('norm = "any"', "norm = -1.0", "largest_clipping_norm must be > 0"),
-        ('norm = "any"', 'norm = "all"', "largest_clipping_norm"),
+        ("norm = 100.0", "norm = nan", "largest_clipping_norm must be > 0"),
+        ("norm = 100.0", "norm = -1.0", "largest_clipping_norm must be > 0"),
+        ("norm = 100.0", 'norm = "all"', "largest_clipping_norm"),
+        ("largest_epsilon = 10.0", "largest_epsilon = nan", "largest_epsilon"),
+        ("largest_epsilon = 10.0", "largest_epsilon = 0.0", "largest_epsilon"),
+        ("largest_delta = 1e-3", "largest_delta = 1.0", "largest_delta"),
+        ("kinds = [", "kinds = 1 # [", "kinds"),
         ("least_cohort = 2", "least_cohort = ", "line"),
         ("# bytes_a_day = 200_000_000", "bytes_a_day = -1", "bytes_a_day must be >= 0"),
         ('# data_folders = ["/home/me/texts"]', 'data_folders = ["texts"]', "absolute"),

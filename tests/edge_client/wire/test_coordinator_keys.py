@@ -11,6 +11,7 @@ from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.jobs.job import Trained
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import Certificates
+from privacy.identities.party import Identity
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import (
     MESSAGE_ID,
@@ -18,9 +19,12 @@ from tests.edge_client.stand_ins import (
     StandInTransport,
     make_device,
     make_lease,
+    sign_lease,
 )
 from tests.privacy.conftest import RUN, enrol
 
+SIGNERS: dict[bytes, Identity] = {}
+"""Those whose signing certificates the tests name."""
 TRAINED = Trained(example_count=12, message_id=MESSAGE_ID)
 
 
@@ -35,10 +39,12 @@ def ours(
 ) -> list[Certificates]:
     """Return two generations of the coordinator's certificates."""
     root, now = tmp_path_factory.mktemp("coordinator"), time.time()
-    return [
-        enrol(authority, root / name, "coordinator", "coordinator", now=now).certificates
+    made = [
+        enrol(authority, root / name, "coordinator", "coordinator", now=now)
         for name in ("before", "after")
     ]
+    SIGNERS.update({one.certificates.signing: one for one in made})
+    return [one.certificates for one in made]
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +71,7 @@ def serve(
     )
     device.folder.save_coordinator(CoordinatorKeys(wrapping=known.wrapping, signing=known.signing))
     lease, transport = make_lease(), StandInTransport()
+    sign_lease(lease, SIGNERS.get((named or known).signing), run=RUN.hex())
     if named is not None:
         lease.coordinator.CopyFrom(
             wire.Certificates(wrapping=named.wrapping, signing=named.signing)

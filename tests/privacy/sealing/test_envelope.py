@@ -110,10 +110,10 @@ def test_a_file_that_is_not_the_whole_message_does_not_open(
 
 
 def test_the_sealed_size_is_prefix_and_payload_and_a_tag_a_chunk() -> None:
-    # Slip 64 + 512, header 222, signature 512; 16 a chunk, of which there is always one.
-    assert sealed_bytes(0) == 1310 + 16
-    assert sealed_bytes(MIB) == 1310 + MIB + 16
-    assert sealed_bytes(MIB + 1) == 1310 + MIB + 1 + 32
+    # Slip 64 + 512, header 254, signature 512; 16 a chunk, of which there is always one.
+    assert sealed_bytes(0) == 1342 + 16
+    assert sealed_bytes(MIB) == 1342 + MIB + 16
+    assert sealed_bytes(MIB + 1) == 1342 + MIB + 1 + 32
 
 
 @given(st.integers(0, 5 * MIB))
@@ -121,7 +121,7 @@ def test_the_size_of_a_payload_follows_from_its_messages(payload_bytes: int) -> 
     assert payload_bytes_of(sealed_bytes(payload_bytes)) == payload_bytes
 
 
-@pytest.mark.parametrize("sealed", [0, 1309, 1325, 1310 + MIB + 17, 1310 + MIB + 32])
+@pytest.mark.parametrize("sealed", [0, 1341, 1357, 1342 + MIB + 17, 1342 + MIB + 32])
 def test_a_size_that_no_message_has_gives_no_payload(sealed: int) -> None:
     # 17 to 32 bytes after a full chunk hold a tag and at most nothing.
     assert payload_bytes_of(sealed) is None

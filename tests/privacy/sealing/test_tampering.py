@@ -125,8 +125,8 @@ def _forge(**overrides: Any) -> Callable[[Lab], Parts]:
 
 
 case("forged-magic", _forge(magic=b"SOTTOENW"))
-case("forged-version-older", _forge(version=0))
-case("forged-version-newer", _forge(version=2))
+case("forged-version-older", _forge(version=1))
+case("forged-version-newer", _forge(version=3))
 case("forged-direction-unknown", _forge(direction=3))
 case("forged-deadline-later", _forge(deadline_ms=1_800_000_060_001))
 case("forged-deadline-none", _forge(deadline_ms=0))
@@ -373,6 +373,8 @@ case("codec-payload-one-chunk-longer", lambda lab: _grown(lab, MIB))
 case("codec-payload-empty", lambda lab: lab.forged(replace(lab.forger, payload=b"")))
 case("codec-other-schema", _other(schema_sha256=b"t" * 32))
 case("codec-no-schema", _other(schema_sha256=bytes(32)))
+case("codec-other-plan", _other(plan_sha256=b"q" * 32))
+case("codec-no-plan", _other(plan_sha256=bytes(32)))
 case("codec-other-base", _other(base_sha256=b"c" * 32))
 case("codec-base-and-schema-exchanged", _other(base_sha256=b"s" * 32, schema_sha256=b"b" * 32))
 
@@ -544,6 +546,7 @@ def test_the_untouched_messages_open(lab: Lab, downlink_lab: Lab) -> None:
         {"lease_nonce": b"nonce of lease 2"},
         {"base_sha256": b"c" * 32},
         {"schema_sha256": b"t" * 32},
+        {"plan_sha256": b"q" * 32},
         {"deadline_ms": 0},
     ],
 )
