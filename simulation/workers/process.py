@@ -18,7 +18,8 @@ from edge_client.descent.optimiser_growth import grow_optimiser_state
 from edge_client.descent.optimisers import OptimiserState
 from edge_client.personalisation.grown_state import read_kept_state
 from edge_client.personalisation.state import PersonalState, StateLayout, write_state
-from edge_client.training.local_round import LocalResult, evaluate_users
+from edge_client.training.local_result import LocalResult
+from edge_client.training.users_scoring import evaluate_users
 from models.networks.role_vectors import put_part
 from models.plan.plan import Plan, decode_plan, download_schema, released_schema
 from models.vector.schema import Role
