@@ -160,7 +160,7 @@ class _Work:
             optimiser_state=optimiser_state,
             personal=personal,
         )
-        if result.failure is not None:
+        if result.failure is not None and examples is not None:
             _tell_owner(result.failure)
         save_state(self.folder.optimiser, self.plan, result.optimiser_state)
         if spending is not None:
