@@ -103,6 +103,8 @@ def do_job(job: Job) -> Outcome:
     except tuple(_FAILURES) as error:
         code = next(code for kind, code in _FAILURES.items() if isinstance(error, kind))
         return Failed(code=code, reason=str(error) or code)
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def _do(job: Job) -> Outcome:

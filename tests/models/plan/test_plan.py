@@ -165,5 +165,5 @@ def test_noise_of_counts_belongs_to_an_evaluation() -> None:
     "digest", ["", "/home/me/diary", "../../../notes", "AB" * 32, "0" * 63, "0" * 65, "g" * 64]
 )
 def test_a_digest_is_lower_case_hex_of_its_length_and_nothing_else(path: str, digest: str) -> None:
-    with pytest.raises(PlanError, match="must be (64|32) lower-case hex digits"):
+    with pytest.raises(PlanError, match=r"must be (64|32) lower-case hex digits"):
         decode_plan(changed(path, digest))
