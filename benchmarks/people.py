@@ -185,7 +185,7 @@ def measure_size(folder: Path) -> dict[str, float]:
         model=model,
         personalisation=GlobalSettings(),
         vocabulary=VocabularySettings(name="test", size=len(words), sha256=words.sha256.hex()),
-        schema_sha256="",
+        schema_sha256="00" * 32,
     )
     plan = msgspec.structs.replace(plan, schema_sha256=plan_schema(plan).sha256.hex())
     parameters = initial_parameters(model, seed=1).numpy()

@@ -266,7 +266,7 @@ def make_people(count: int) -> Release:
     plan = Plan(
         run="0123456789abcdef" * 2,
         model=config.model,
-        schema_sha256="",
+        schema_sha256="00" * 32,
         vocabulary=VocabularySettings(name="test", size=len(words), sha256=words.sha256.hex()),
         training=config.training,
         personalisation=config.personalisation,

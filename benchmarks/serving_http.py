@@ -117,7 +117,7 @@ def make_release(
     plan = Plan(
         run=RUN,
         model=model,
-        schema_sha256="",
+        schema_sha256="00" * 32,
         vocabulary=named,
         training=TrainingSettings(learning_rate=1.0, batch_size=1, bptt_steps=5),
         personalisation=personalisation,

@@ -71,7 +71,7 @@ def release_of(settings: ModelSettings, task: str) -> Release:
         run=RUN,
         task=task,
         model=settings,
-        schema_sha256="",
+        schema_sha256="00" * 32,
         training=TrainingSettings(learning_rate=1.0, batch_size=1),
         privacy=NoNoise(),
         cohort_size=2,

@@ -72,7 +72,7 @@ def _plan(privacy: ExamplePrivacySettings | None, step_count: int) -> Plan:
         run="00" * 16,
         model=MODEL,
         schema_sha256=schema_of(MODEL).sha256.hex(),
-        vocabulary=VocabularySettings(name="drawn", size=MODEL.vocabulary_size, sha256=""),
+        vocabulary=VocabularySettings(name="drawn", size=MODEL.vocabulary_size, sha256="00" * 32),
         training=TrainingSettings(
             learning_rate=LEARNING_RATE,
             local_epochs=step_count,

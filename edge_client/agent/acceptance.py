@@ -9,6 +9,7 @@ import msgspec
 from edge_client.agent.version_gap import older_side
 from edge_client.owner.floor import Floor, PlanBelowFloorError, check_plan
 from edge_client.owner.traffic import Traffic
+from models.plan.onlookers import check_hiding
 from models.plan.plan import Plan, PlanError, decode_plan, hypernetwork_of, plan_schema
 from models.settings.hypernetwork import hypernetwork_schema
 from models.vector.schema import RELEASED, SENT, Role, Schema
@@ -33,8 +34,8 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
 
     Raises:
         PlanRefusedError: If the plan is unreadable, asks for a removed setting, describes another
-            model than this device would build, lies below the floor, or exceeds today's remaining
-            bytes.
+            model than this device would build, lies below the floor, asks what none asks that
+            hides the text from the coordinator, or exceeds today's remaining bytes.
     """
     try:
         plan = decode_plan(lease.plan)
@@ -53,6 +54,10 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
         check_plan(plan, floor)
     except PlanBelowFloorError as error:
         raise PlanRefusedError(error.code, str(error)) from None
+    try:
+        check_hiding(plan)
+    except PlanError as error:
+        raise PlanRefusedError("plan_unusable", str(error)) from None
     _check_traffic(lease, floor, traffic)
     return plan
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from edge_client.agent.data_at_hand import check_data_at_hand
 from edge_client.agent.device import Device
-from edge_client.agent.session import Ended, Session
+from edge_client.agent.session import FAILED, Ended, Session
 from edge_client.datasets.text_set import DatasetError
 from edge_client.owner.policy import PolicySettings, Verdict, Wait, decide
 from edge_client.owner.sensors import Sensors
@@ -96,7 +96,7 @@ class Agent:
                     self._renew = refusal.code == RefusalCode.UNSEAL_FAILED
                     await _pause(next(waits), str(refusal))
                 else:
-                    if once and ended.reason in {"served", "finished"}:
+                    if once and ended.reason in {"served", FAILED, "finished"}:
                         return ended
                     waits = delays(random.SystemRandom())
                     await _pause(_spread(ended.retry_after_s), ended.reason)

@@ -16,6 +16,7 @@ from pathlib import Path
 from edge_client.agent.acceptance import PlanRefusedError, accept_plan
 from edge_client.agent.device import Device
 from edge_client.agent.exit_status import NotServed
+from edge_client.agent.job_outcome import outcome_of
 from edge_client.agent.plan_signature import check_signed
 from edge_client.agent.word_lists import ensure_word_list
 from edge_client.folder.outbox import KeptUpdate, Outbox
@@ -87,7 +88,7 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
             kept = await _work(lease, plan, sealed, device, transport)
     except PlanRefusedError as refusal:
         logger.warning("round %d: plan refused (%s): %s", lease.round_number, refusal.code, refusal)
-        await transport.refuse_plan(lease.nonce, refusal.code, str(refusal))
+        await transport.refuse_plan(lease.nonce, refusal.code)
         return NotServed(refusal.code, str(refusal))
     if kept is not None:
         await _deliver(kept, device, transport)
@@ -207,7 +208,7 @@ async def _work(
     outbox = device.folder.outbox()
     logger.info("round %d: %s started", lease.round_number, plan.kind)
     try:
-        outcome = await device.trainer.run(_job(lease, sealed, device))
+        outcome = await outcome_of(_job(lease, sealed, device), plan, device.trainer)
     finally:
         sealed.delete()
     match outcome:
@@ -324,7 +325,7 @@ async def _give_up(nonce: bytes, refusal: RefusedError, transport: Transport) ->
     """Hand the lease back, so that the round does not wait for it until its deadline."""
     # A refusal here means that the lease has ended meanwhile: there is nothing left to give up.
     with contextlib.suppress(RefusedError):
-        await transport.refuse_plan(nonce, refusal.code, refusal.reason)
+        await transport.refuse_plan(nonce, refusal.code)
 
 
 async def _until_taken(attempt: Callable[[], Awaitable[None]]) -> None:

@@ -14,12 +14,17 @@ from typing import Any
 from edge_client.agent.device import Device
 from edge_client.agent.exit_status import NotServed
 from edge_client.wire.refusal import RefusedError, UnreachableError
+from edge_client.wire.refusal_lines import OTHER
 from edge_client.wire.transport import Transport
 from protos import federation_pb2 as wire
 from protos.refusals import RefusalCode
 from protos.version import VERSION
 
 logger = logging.getLogger(__name__)
+
+FAILED = "failed"
+# How long a device stays away after a lease that broke: what broke it is likely to come again.
+FAILED_WAIT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -28,8 +33,9 @@ class Ended:
 
     Attributes:
         reason: ``finished`` when the run is over, ``served`` after one lease with ``once``,
-            ``policy`` when the device is needed elsewhere, ``renewal`` when its certificates are
-            due, else the coordinator's reason.
+            ``failed`` after one that broke in a way nobody thought of, ``policy`` when the device
+            is needed elsewhere, ``renewal`` when its certificates are due, else the coordinator's
+            reason.
         not_served: Why that one lease was not served; None if it was.
     """
 
@@ -45,7 +51,7 @@ class Session:
         self._device = device
         self._transport = transport
         self._once = once
-        self._work: asyncio.Task[NotServed | None] | None = None
+        self._work: asyncio.Task[Ended] | None = None
         self._nonce = b""
 
     async def run(
@@ -85,8 +91,8 @@ class Session:
             while True:
                 done = await self._first_of(following, leave, renewal)
                 if self._work in done:
-                    ended = self._finish_work()
-                    if ended is not None and self._once:
+                    ended = self._leaving_after(self._finish_work())
+                    if ended is not None:
                         return ended
                 if leave in done:
                     leave.result()
@@ -111,8 +117,12 @@ class Session:
         if not self._work.done():
             leave.result()
             return Ended(0.0, "policy")
-        served = self._finish_work()
-        return served if self._once else None
+        return self._leaving_after(self._finish_work())
+
+    def _leaving_after(self, ended: Ended | None) -> Ended | None:
+        """Return how the session ends with a lease: with ``once``, and where one broke."""
+        leaves = ended is not None and (self._once or ended.reason == FAILED)
+        return ended if leaves else None
 
     async def _first_of(
         self,
@@ -156,7 +166,7 @@ class Session:
         """Collect the finished lease; return what ends here with ``once``, None if it was lost."""
         work, self._work = self._work, None
         try:
-            return None if work is None else Ended(0.0, "served", work.result())
+            return None if work is None else work.result()
         except RefusedError as refusal:
             if refusal.is_fatal or refusal.code == RefusalCode.UNSEAL_FAILED:
                 raise
@@ -164,11 +174,20 @@ class Session:
             logger.warning("lease lost: %s", refusal)
             return None
 
-    async def _serve_lease(self, lease: wire.Lease) -> NotServed | None:
+    async def _serve_lease(self, lease: wire.Lease) -> Ended:
         # Loaded with the first lease: a device that waits for work knows no plans and no models.
         from edge_client.agent.lease import serve_lease
 
-        return await serve_lease(lease, self._device, self._transport)
+        try:
+            return Ended(0.0, "served", await serve_lease(lease, self._device, self._transport))
+        except (RefusedError, UnreachableError, OSError):
+            raise
+        except Exception:
+            # One lease must not end the agent: the next plan may be one that this device runs.
+            logger.exception("round %d: the lease failed unexpectedly", lease.round_number)
+        await self._transport.refuse_plan(lease.nonce, OTHER)
+        not_served = NotServed(OTHER, "the lease failed unexpectedly; the log says how")
+        return Ended(FAILED_WAIT_S, FAILED, not_served)
 
     async def _stop_work(self) -> None:
         work, self._work = self._work, None

@@ -67,4 +67,5 @@ def _check_shipped(wanted: VocabularySettings, coordinator: str) -> None:
 
 
 def _path(wanted: VocabularySettings, folder: Path) -> Path:
-    return folder / f"{wanted.sha256}.txt"
+    # From bytes, so that what the coordinator wrote can only ever be the name of a digest.
+    return folder / f"{bytes.fromhex(wanted.sha256).hex()}.txt"

@@ -66,4 +66,5 @@ def save_state(folder: Path, plan: Plan, state: OptimiserState | None) -> None:
 
 
 def _path(folder: Path, plan: Plan) -> Path:
-    return folder / f"{plan.schema_sha256[:32]}-{plan.training.optimiser}.npz"
+    digest = bytes.fromhex(plan.schema_sha256).hex()
+    return folder / f"{digest[:32]}-{plan.training.optimiser}.npz"

@@ -69,10 +69,16 @@ class OwnText:
     def training_examples(self, words: Vocabulary) -> Tensor:
         """Return the stream to train on: int64, shape ``(tokens,)``.
 
+        Where sentences are hidden one by one, a text without a known word is examples like any: one
+        sentence with such a word must not decide whether all the others count.
+
         Raises:
             DatasetError: If no word of the vocabulary is left to train on.
         """
-        return _stream(self._sentences(held_out=False), words, "train on")
+        sentences = self._sentences(held_out=False)
+        if self._each_alone:
+            return torch.tensor(words.token_stream(sentences), dtype=torch.int64)
+        return _stream(sentences, words, "train on")
 
     def held_out_examples(self, words: Vocabulary) -> Tensor:
         """Return the stream to score on: int64, shape ``(tokens,)``; not trained on this round.

@@ -158,6 +158,9 @@ class SealedExchange:
     def _moved(self, schema: Schema, step: float | None) -> Tensor:
         """Return everyone's part where it came as what changed, and hold it for the next time."""
         job, held = self._job, self._folder.held
+        if held.sha256 == job.base_sha256:
+            # The job is done once more: this very release was taken up the first time.
+            return torch.from_numpy(np.frombuffer(held.read(job.base_sha256), "<f4").copy())
         size = payload_bytes_of(Path(job.sealed_model).stat().st_size)
         if size is None:
             raise CodecError("a sealed model must be of a size that one can have")

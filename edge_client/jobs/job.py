@@ -26,6 +26,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         sealed_generated: The part generated for this device alone; None if the plan has none.
         sealed_hypernetwork: None unless an embedding is fitted.
         held_sha256: The release that the shared parameters lead from; None if they are whole.
+        leaves_data_out: Whether to answer without reading the data, where the plan hides them: the
+            training process died of them once.
     """
 
     device_folder: str
@@ -44,6 +46,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     sealed_generated: str | None = None
     sealed_hypernetwork: str | None = None
     held_sha256: bytes | None = None
+    leaves_data_out: bool = False
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -79,11 +82,17 @@ class Evaluated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A job's failure: a stable snake_case code, and a line without any of the device's data."""
+    """A job's failure: a stable snake_case code, and a line for the owner's log.
+
+    The line holds none of the device's data, and does not leave it all the same.
+    """
 
     code: str
     reason: str
 
+
+TRAINING_DIED = "training_died"
+"""The code of a job whose process ended before it answered."""
 
 Outcome = Trained | Fitted | Evaluated | Failed
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from edge_client.jobs.job import Failed, Job, Outcome, decode_outcome, encode
+from edge_client.jobs.job import TRAINING_DIED, Failed, Job, Outcome, decode_outcome, encode
 
 
 class Trainer(Protocol):
@@ -86,13 +86,13 @@ async def _exchange(process: asyncio.subprocess.Process, job: Job) -> Outcome:
     if not line:
         code = await process.wait()
         return Failed(
-            code="training_died",
+            code=TRAINING_DIED,
             reason=f"the training process ended with status {code} before it answered",
         )
     try:
         return decode_outcome(line)
     except msgspec.DecodeError as error:
-        return Failed(code="training_died", reason=f"the training process answered: {error}")
+        return Failed(code=TRAINING_DIED, reason=f"the training process answered: {error}")
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

@@ -4,8 +4,10 @@ Simulation and device share these functions, which touch no socket or file. In f
 thread an operation, the same plan, parameters, examples, round and client name give the same bits.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,50 +21,24 @@ from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState
 from edge_client.training.client_network import ClientNetwork
 from edge_client.training.example_training import ExampleTraining, SecretDraws
+from edge_client.training.local_result import LocalResult, RoundLearnt, RoundStart
 from edge_client.training.outgoing import outgoing_update
+from edge_client.training.users_scoring import EVALUATION_BATCH
 from models.compression.update_format import update_formats
 from models.layers.dropout import use_generator
-from models.networks.flat_parameters import load_parameters
-from models.networks.registry import build_network, word_network
-from models.plan.plan import Plan, TrainingSettings, plan_schema
+from models.networks.flat_parameters import check_flat
+from models.networks.registry import word_network
+from models.plan.onlookers import hides_from_coordinator
+from models.plan.plan import Plan, TrainingSettings
 from models.tasks.keystrokes import KeystrokeCounts, Sentences, keystroke_savings
 from models.tasks.metrics import Counts
 from models.tasks.registry import task_named
 from models.tasks.scoring import chunked_logits
+from models.tasks.unusable_examples import UnusableExamplesError
 from models.text.vocabulary import Vocabulary
 from models.vector.seeds import client_seed
 from privacy.clipping.clip import UnusableUpdateError
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
-
-EVALUATION_BATCH = 64
-
-
-@dataclass(frozen=True)
-class LocalResult:
-    """The outcome of one client's round; ``update_norm`` and ``mean_loss`` are never sent.
-
-    Attributes:
-        update: The update as it arrives: trained minus received parameters, clipped, with the
-            mode's client half applied, and rounded where the plan compresses it; flat float32 in
-            the layout of ``models.plan.plan.upload_schema``.
-        update_norm: L2 norm before clipping and noise.
-        example_count: Target tokens in one pass over the client's examples, whatever
-            ``local_epochs`` says; with ``example_privacy`` the same for every client. A sender that
-            tells it, or weighs by it, keeps to the plan's ``example_cap``.
-        mean_loss: Mean of the local objective over every target of every pass, in nats, measured
-            while training. NaN where ``example_privacy`` drew no example.
-        optimiser_state: For the client's next round where the plan keeps it, else None.
-        personal: The state that the client keeps until its next round; None if there is none.
-        payload: The payload that travels; None where that is ``update`` as it is.
-    """
-
-    update: Tensor
-    update_norm: float
-    example_count: int
-    mean_loss: float
-    optimiser_state: OptimiserState | None
-    personal: PersonalState | None = None
-    payload: memoryview | None = None
 
 
 class LocalTrainer:
@@ -95,6 +71,7 @@ class LocalTrainer:
         self._travels_as = update_formats(plan)
         self._tensors = list(self._client.sent.slices.values())
         self._keys = SystemKeys() if keys is None else keys
+        self._hides = hides_from_coordinator(plan)
         privacy = plan.training.example_privacy
         self._by_example = (
             None
@@ -116,9 +93,15 @@ class LocalTrainer:
     ) -> LocalResult:
         """Train one client's round.
 
+        Where the plan hides the text from the coordinator, nothing that the examples lead to is
+        raised: there is an update whatever they are, and ``LocalResult.failure`` says what
+        happened. Zeros are then clipped and noised like any update; with ``example_privacy`` no
+        example is drawn, and the noise of every step is there all the same.
+
         Args:
             parameters: Flat float32 as ``models.plan.plan.download_schema`` says; not changed.
-            examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``.
+            examples: The client's examples; for ``next_word`` an int64 stream, ``(tokens,)``. None
+                only where the plan hides them: there are none that can be used.
             round_number: Round, from 1.
             optimiser_state: That of this client's last round; read only where the plan keeps it.
             personal: The state of this client's last round; None before its first.
@@ -131,46 +114,104 @@ class LocalTrainer:
             UnusableUpdateError: If training ended in NaN or infinity.
             ValueError: If parameters or states do not fit the plan's model.
         """
-        self._client.load(parameters, None if personal is None else personal.personal, into)
-        self._client.train_layers_of(round_number)
-        self._task.check(examples, self._network)
-        seed = client_seed(self._plan.seed, round_number, client_name)
-        dropout_seed = client_seed(self._plan.seed, round_number, client_name, purpose="dropout")
+        start = RoundStart(
+            parameters, round_number, client_name, optimiser_state, personal, into, clipping_norm
+        )
+        if not self._hides:
+            return self._sent(start, self._learnt(start, examples))
+        check_flat(parameters, self._client.received)
+        failure: Exception | None = None
+        for learn in (partial(self._learnt, start, examples), partial(self._noise_alone, start)):
+            try:
+                return replace(self._sent(start, learn()), failure=failure)
+            # Whatever it is: what follows must not tell which text this was.
+            except Exception as error:
+                # Its frames hold a model's worth of memory, the network half a step.
+                failure = failure or error.with_traceback(None)
+                self._network.zero_grad()
+        return replace(self._sent(start, self._nothing(start)), failure=failure)
+
+    def first_state(self, parameters: Tensor) -> PersonalState:
+        """Return what a client that never trained keeps; ``parameters`` are as in ``train``."""
+        self._client.load(parameters, None)
+        extras = self._extras(None, self._client.loaded(parameters))
+        return PersonalState(self._client.trained_personal().clone(), extras)
+
+    def _learnt(self, start: RoundStart, examples: Any) -> RoundLearnt:
+        """Train on a client's examples."""
+        if examples is None:
+            raise UnusableExamplesError("there are no examples to train on")
+        optimiser = self._begun(start)
+        if self._by_example is None:
+            self._task.check(examples, self._network)
+            seed = client_seed(self._plan.seed, start.round_number, start.client_name)
+            training = self._plan.training.at_round(start.round_number)
+            descent = self._descent(examples, training, seed)
+            mean_loss, extras = self._follow_method(descent, optimiser, start)
+            count = self._task.example_count(examples)
+        else:
+            # Without a check of all of it: one sentence must not decide whether others count.
+            draws = SecretDraws(
+                self._keys, f"round {start.round_number} client {start.client_name}"
+            )
+            mean_loss, extras = self._by_example.descend(optimiser, examples, draws), {}
+            count = self._by_example.example_count
+        keeps_state = self._plan.training.optimiser_state == "kept"
+        state = optimiser.state() if keeps_state else None
+        if self._hides and not all(bool(part.isfinite().all()) for part in (state or {}).values()):
+            raise UnusableUpdateError("training left NaN in the optimiser's state")
+        kept = self._kept(extras)
+        return RoundLearnt(self._client.update(start.parameters), count, mean_loss, state, kept)
+
+    def _noise_alone(self, start: RoundStart) -> RoundLearnt:
+        """Take the steps of example-level privacy without an example."""
+        if self._by_example is None:
+            raise UnusableExamplesError("only example_privacy has noise without an example")
+        return self._learnt(replace(start, optimiser_state=None), torch.empty(0, dtype=torch.int64))
+
+    def _nothing(self, start: RoundStart) -> RoundLearnt:
+        """Return an update of zeros, and the client's state as it was; what was lost is let go."""
+        self._client.load(start.parameters, start.own)
+        extras = self._extras(start.personal, self._client.loaded(start.parameters))
+        kept = self._kept(extras)
+        count = 0 if self._by_example is None else self._by_example.example_count
+        zeros = self._client.update(start.parameters)
+        return RoundLearnt(zeros, count, math.nan, None, kept, feeds_back=False)
+
+    def _begun(self, start: RoundStart) -> Optimiser:
+        """Lay a client's model and draws into the network, and return its optimiser."""
+        self._client.load(start.parameters, start.own, start.into)
+        self._client.train_layers_of(start.round_number)
+        dropout_seed = client_seed(
+            self._plan.seed, start.round_number, start.client_name, purpose="dropout"
+        )
         use_generator(self._network, torch.Generator(device=self._device).manual_seed(dropout_seed))
         # The client's own optimiser state goes on, if the plan keeps it.
-        training = self._plan.training.at_round(round_number)
-        keeps_state = training.optimiser_state == "kept"
+        training = self._plan.training.at_round(start.round_number)
         optimiser = self._optimiser.fresh(training)
-        if keeps_state and optimiser_state is not None:
-            optimiser.load_state(optimiser_state)
+        if training.optimiser_state == "kept" and start.optimiser_state is not None:
+            optimiser.load_state(start.optimiser_state)
+        return optimiser
 
-        if self._by_example is None:
-            descent = self._descent(examples, training, seed)
-            mean_loss, extras = self._follow_method(descent, optimiser, parameters, personal)
-            example_count = self._task.example_count(examples)
-        else:
-            draws = SecretDraws(self._keys, f"round {round_number} client {client_name}")
-            mean_loss, extras = self._by_example.descend(optimiser, examples, draws), {}
-            example_count = self._by_example.example_count
-
-        # The update, clipped and in the form in which it leaves the device.
-        kept = self._kept(extras)
+    def _sent(self, start: RoundStart, learnt: RoundLearnt) -> LocalResult:
+        """Return what was learnt in the form in which it leaves the device, clipped."""
         outgoing = outgoing_update(
             self._plan,
-            self._client.update(parameters),
+            learnt.update,
             self._tensors,
-            self._travels_as.of_round(round_number),
-            round_number=round_number,
-            client_name=client_name,
-            clipping_norm=clipping_norm,
-            residual=None if personal is None else personal.residual,
+            self._travels_as.of_round(start.round_number),
+            round_number=start.round_number,
+            client_name=start.client_name,
+            clipping_norm=start.clipping_norm,
+            residual=start.residual if learnt.feeds_back else None,
         )
+        kept = learnt.kept
         return LocalResult(
             update=outgoing.update,
             update_norm=outgoing.norm,
-            example_count=example_count,
-            mean_loss=mean_loss,
-            optimiser_state=optimiser.state() if keeps_state else None,
+            example_count=learnt.example_count,
+            mean_loss=learnt.mean_loss,
+            optimiser_state=learnt.optimiser_state,
             personal=None if kept is None else replace(kept, residual=outgoing.residual),
             payload=outgoing.payload,
         )
@@ -187,15 +228,11 @@ class LocalTrainer:
         )
 
     def _follow_method(
-        self,
-        descent: Descent,
-        optimiser: Optimiser,
-        parameters: Tensor,
-        personal: PersonalState | None,
+        self, descent: Descent, optimiser: Optimiser, start: RoundStart
     ) -> tuple[float, Mapping[str, Tensor]]:
         """Train as the personalisation method does; return the mean loss and what it keeps."""
-        model = self._client.loaded(parameters)
-        beside = self._extras(personal, model)
+        model = self._client.loaded(start.parameters)
+        beside = self._extras(start.personal, model)
         return self._half.train(ClientRound(descent, optimiser, self._client.schema, model, beside))
 
     def evaluate(
@@ -305,23 +342,3 @@ class LocalTrainer:
         if not all(bool(part.isfinite().all()) for part in (kept.personal, *extras.values())):
             raise UnusableUpdateError("personal tensors must be finite, training left NaN in them")
         return kept
-
-
-def evaluate_users(
-    plan: Plan,
-    parameters: Tensor,
-    users: Sequence[Any],  # of the plan's task
-    *,
-    device: torch.device | str = "cpu",
-    batch_size: int = EVALUATION_BATCH,
-) -> Counts:
-    """Score flat float32 parameters on many people's held-out examples, each apart from the others.
-
-    The ``batch_size``, texts read side by side, changes the speed alone.
-
-    Raises:
-        ValueError: If something does not fit the plan.
-    """
-    network = build_network(plan.model, device)
-    load_parameters(network, plan_schema(plan), parameters)
-    return task_named(plan.task).evaluate(network, users, batch_size=batch_size)

@@ -30,7 +30,7 @@ from edge_client.personalisation.method import ClientRound
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState
 from edge_client.training.client_network import ClientNetwork
-from edge_client.training.local_round import EVALUATION_BATCH
+from edge_client.training.users_scoring import EVALUATION_BATCH
 from models.layers.dropout import use_generator
 from models.networks.registry import Network
 from models.networks.role_vectors import part_of, put_part

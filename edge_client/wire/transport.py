@@ -16,6 +16,7 @@ import grpc
 
 from edge_client.jobs.job import Evaluated
 from edge_client.wire.refusal import UnreachableError, failure_of
+from edge_client.wire.refusal_lines import LINES, told_code
 from privacy.foundation.atomic_files import BytesLike
 from privacy.sealing.chunk_digest import CHUNK_BYTES
 from privacy.sealing.header import PREFIX_BYTES, TAG_BYTES
@@ -204,9 +205,10 @@ class Transport:
         with _failures():
             await self._stub.ReportEvaluation(request, timeout=CALL_TIMEOUT_S)
 
-    async def refuse_plan(self, nonce: bytes, code: str, reason: str) -> None:
-        """Tell the coordinator that this device will not run the plan."""
-        request = wire.RefusePlanRequest(lease_nonce=nonce, code=code, reason=reason)
+    async def refuse_plan(self, nonce: bytes, code: str) -> None:
+        """Tell the coordinator that this device will not run the plan, in the code's fixed line."""
+        told = told_code(code)
+        request = wire.RefusePlanRequest(lease_nonce=nonce, code=told, reason=LINES[told])
         with _failures():
             await self._stub.RefusePlan(request, timeout=CALL_TIMEOUT_S)
 

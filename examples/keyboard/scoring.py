@@ -9,7 +9,7 @@ from rich.table import Table
 from torch import Tensor
 
 from edge_client.owner.traffic import Day
-from edge_client.training.local_round import evaluate_users
+from edge_client.training.users_scoring import evaluate_users
 from examples.keyboard.devices import Deal
 from examples.keyboard.processes import run, sotto
 from examples.keyboard.setting_up import Place

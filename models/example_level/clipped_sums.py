@@ -7,6 +7,11 @@ clipping norm.
 Rounding. A norm is clipped by an upper bound of it: products of float32 can cancel, so the squared
 norm gets ``ROUNDING`` times the square of the sum of its terms' sizes on top. The noise is not
 scaled to the rounding of the sum over the batch itself, some 1e-6 of it.
+
+Range. Whoever writes the model can make a norm that leaves float32 for one word's readers: infinity
+is no norm to clip by, and a square below 1e-38 is lost from one. An example that meets a value
+above ``LARGEST_VALUE``, or has no finite norm, counts as zero. That depends on this example alone,
+so the bound above holds, and the sum stays finite whatever the model is.
 """
 
 from collections.abc import Sequence
@@ -27,6 +32,13 @@ approach to probabilistic rounding error analysis", 2019): this covers 65,000 wo
 """
 
 
+LARGEST_VALUE = 2.0**20
+"""Largest activation or gradient of an example that counts, far above any in training.
+
+Up to it no norm overflows, and what squares below 1e-38 lose moves a norm by less than 1e-10.
+"""
+
+
 class ExampleGradients:
     """The gradients of one network's examples, clipped and summed."""
 
@@ -41,10 +53,16 @@ class ExampleGradients:
         """Add every example's gradient, shortened to the clipping norm over all parameters.
 
         ``window`` holds one example a row, from a fresh state, on the CPU; ``sums`` changes in
-        place. Returns the loss of each example in nats, shape ``(batch,)``.
+        place. Returns the loss of each example in nats, shape ``(batch,)``. An example beyond
+        ``LARGEST_VALUE`` adds nothing.
         """
         losses, uses = self.record(window)
         norms = norm_bounds(uses)
+        left_out = ~(norms.isfinite() & _in_range(uses))
+        if left_out.any():
+            # Not by a factor of 0, which makes NaN of what is infinite.
+            uses = [use.without(left_out) for use in uses]
+            norms = norms.masked_fill(left_out, clipping_norm)
         for use in uses:
             use.add_weighted((clipping_norm / norms).clamp(max=1), sums)
         return losses
@@ -82,6 +100,11 @@ class ExampleGradients:
             scales,
         )
         return (nats * scales).sum(1), use
+
+
+def _in_range(uses: Sequence[ParameterUse]) -> Tensor:
+    """Return whether each example met no value above ``LARGEST_VALUE``, nor NaN, ``(batch,)``."""
+    return torch.stack([use.largest() for use in uses]).amax(0) <= LARGEST_VALUE
 
 
 def norm_bounds(uses: Sequence[ParameterUse]) -> Tensor:

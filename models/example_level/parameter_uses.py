@@ -12,8 +12,8 @@ References:
 """
 
 from collections.abc import MutableMapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import torch
 from torch import Tensor
@@ -34,6 +34,12 @@ class ParameterUse(Protocol):
 
         Terms can cancel, and the rounding errors in their sum are in proportion to this.
         """
+
+    def largest(self) -> Tensor:
+        """Return the largest magnitude in each example, or NaN if it holds NaN; ``(batch,)``."""
+
+    def without(self, left_out: Tensor) -> Self:
+        """Return the use with zeros for the examples that a mask, ``(batch,)``, leaves out."""
 
     def add_weighted(self, factors: Tensor, sums: Sums) -> None:
         """Add every example's gradient times its factor, ``(batch,)``, to ``sums`` in place."""
@@ -63,6 +69,15 @@ class AffineUse:
         """Return sum over t of |(a_t, 1)| |g_t|."""
         lengths = self._input_products().diagonal(dim1=1, dim2=2).sqrt()
         return (lengths * _lengths(self.gradients)).sum(1)
+
+    def largest(self) -> Tensor:
+        """Return the larger of what went in and what came back."""
+        return torch.maximum(_largest(self.inputs), _largest(self.gradients))
+
+    def without(self, left_out: Tensor) -> Self:
+        """Return zeros for what went in and came back of some examples."""
+        inputs, gradients = (_emptied(rows, left_out) for rows in (self.inputs, self.gradients))
+        return replace(self, inputs=inputs, gradients=gradients)
 
     def add_weighted(self, factors: Tensor, sums: Sums) -> None:
         """Add the weighted sum of g_t a_t^T, and of g_t for the bias."""
@@ -99,6 +114,14 @@ class LookupUse:
         """Return the sum of |g_t|."""
         return _lengths(self.gradients).sum(1)
 
+    def largest(self) -> Tensor:
+        """Return the largest of what came back."""
+        return _largest(self.gradients)
+
+    def without(self, left_out: Tensor) -> Self:
+        """Return zeros for what came back to some examples."""
+        return replace(self, gradients=_emptied(self.gradients, left_out))
+
     def add_weighted(self, factors: Tensor, sums: Sums) -> None:
         """Add each weighted g_t to its row."""
         weighted = self.gradients * factors[:, None, None]
@@ -130,6 +153,15 @@ class ScaleUse:
         """Return the sum over t of |g_t * a_t| + |g_t|."""
         scale = _lengths(self.gradients * self.inputs)
         return (scale + _lengths(self.gradients)).sum(1)
+
+    def largest(self) -> Tensor:
+        """Return the larger of what went in and what came back."""
+        return torch.maximum(_largest(self.inputs), _largest(self.gradients))
+
+    def without(self, left_out: Tensor) -> Self:
+        """Return zeros for what went in and came back of some examples."""
+        inputs, gradients = (_emptied(rows, left_out) for rows in (self.inputs, self.gradients))
+        return replace(self, inputs=inputs, gradients=gradients)
 
     def add_weighted(self, factors: Tensor, sums: Sums) -> None:
         """Add the weighted sums of g_t * a_t and of g_t."""
@@ -181,6 +213,15 @@ class OutputUse:
         at_words = self.differences.gather(2, words) * self.scales.unsqueeze(2)
         return (at_words * (self.features @ lookup.gradients.transpose(1, 2))).sum((1, 2))
 
+    def largest(self) -> Tensor:
+        """Return the largest feature; differences of probabilities are at most 1."""
+        return _largest(self.features)
+
+    def without(self, left_out: Tensor) -> Self:
+        """Return zeros for features and differences of some examples."""
+        features = _emptied(self.features, left_out)
+        return replace(self, features=features, differences=_emptied(self.differences, left_out))
+
     def add_weighted(self, factors: Tensor, sums: Sums) -> None:
         """Add the weighted sum of g_t h_t^T, and of g_t for the bias."""
         weights = self.scales * factors.unsqueeze(1)
@@ -199,3 +240,14 @@ def _lengths(rows: Tensor) -> Tensor:
     """Return the L2 norm of each row, shape ``(batch, time)``."""
     lengths: Tensor = vector_norm(rows, dim=2)
     return lengths
+
+
+def _largest(rows: Tensor) -> Tensor:
+    """Return the largest magnitude in each example, shape ``(batch,)``, without a copy of it."""
+    low, high = torch.aminmax(rows.flatten(1), dim=1)
+    return torch.maximum(-low, high)
+
+
+def _emptied(rows: Tensor, left_out: Tensor) -> Tensor:
+    """Return rows with zeros, whatever they held, for some examples."""
+    return rows.masked_fill(left_out[:, None, None], 0)

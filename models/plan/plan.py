@@ -14,6 +14,7 @@ from models.plan.word_rules import check_words
 from models.settings.bounds import (
     check_at_least,
     check_below_one,
+    check_hex,
     check_not_negative,
     check_positive,
 )
@@ -62,6 +63,9 @@ class VocabularySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     name: str
     size: int
     sha256: str
+
+    def __post_init__(self) -> None:
+        check_hex(self, 64, "sha256")
 
 
 class TrainingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -186,6 +190,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     evaluation_noise: EvaluationNoise | None = None
 
     def __post_init__(self) -> None:
+        check_hex(self, 32, "run")
+        check_hex(self, 64, "schema_sha256")
         if self.training.example_privacy is not None:
             self._check_private_examples()
         self._check_growth()

@@ -1,6 +1,7 @@
 """Checks of settings by name, each of which raises ``ValueError``. No torch."""
 
 import math
+import re
 
 
 def check_at_least(settings: object, least: int, *names: str) -> None:
@@ -31,3 +32,11 @@ def check_below_one(settings: object, *names: str) -> None:
     for name in names:
         if not 0 <= getattr(settings, name) < 1:
             raise ValueError(f"{name} must be in [0, 1), got {getattr(settings, name)}")
+
+
+def check_hex(settings: object, digits: int, *names: str) -> None:
+    """Check that settings are so many lower-case hexadecimal digits."""
+    for name in names:
+        value = getattr(settings, name)
+        if re.fullmatch(f"[0-9a-f]{{{digits}}}", value) is None:
+            raise ValueError(f"{name} must be {digits} lower-case hex digits, got {value[:80]!r}")

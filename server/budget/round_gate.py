@@ -44,6 +44,14 @@ class RoundGate:
         return isinstance(self._config.privacy, CentralNoise | TreeNoise)
 
     @property
+    def hides_refusals(self) -> bool:
+        """Return whether the codes that devices refuse with stay out of a release.
+
+        They are no function of noised updates, which is all that ``local`` accounts for.
+        """
+        return self._config.privacy.guarantees_privacy
+
+    @property
     def cap(self) -> int:
         """Number of the run's last round."""
         return self._config.rounds.cap

@@ -33,6 +33,12 @@ def check_evaluation(
     Raises:
         ValueError: If it does not; names the setting and the remedy.
     """
+    devices = evaluation.kind == "devices"
+    if devices and hides_examples:
+        raise _refused(
+            "training.example_privacy promises that the coordinator sees no sentence, and counts "
+            "of held-out sentences reach it before any noise"
+        )
     if not privacy.guarantees_privacy:
         if evaluation.noise is not None:
             raise ValueError(
@@ -40,7 +46,7 @@ def check_evaluation(
                 f'privacy.mode = "{_mode(privacy)}" promises nothing: remove it'
             )
         return
-    if evaluation.kind != "devices":
+    if not devices:
         return
     for refused, reason in (
         (
@@ -49,23 +55,22 @@ def check_evaluation(
             "reach it before any noise",
         ),
         (
-            hides_examples,
-            "training.example_privacy promises that the coordinator sees no sentence, and counts "
-            "of held-out sentences reach it before any noise",
-        ),
-        (
             evaluation.noise is None,
             "it publishes counts without noise, which no guarantee covers: give evaluation.noise",
         ),
     ):
         if refused:
-            raise ValueError(
-                f'evaluation.kind = "devices" is refused: {reason}; or set '
-                'evaluation.kind = "public" or "none"'
-            )
+            raise _refused(reason)
     if rounds.selection == "sampled":
         _check_coins(evaluation, rounds)
     evaluation_event(evaluation, rounds, privacy)  # Refuses draws that no accountant amplifies.
+
+
+def _refused(reason: str) -> ValueError:
+    return ValueError(
+        f'evaluation.kind = "devices" is refused: {reason}; or set '
+        'evaluation.kind = "public" or "none"'
+    )
 
 
 def coming_evaluations(

@@ -257,7 +257,8 @@ class RoundKeeper:
             return False
         figures: dict[str, Metric] = {}
         if not self._gate.hides_figures:
-            figures |= figures_of_updates(order, closed, refusals)
+            told = {} if self._gate.hides_refusals else refusals
+            figures |= figures_of_updates(order, closed, told)
             figures["closing_s"] = time.monotonic() - started
         figures |= figures_to_go_on(in_hand.plan, closed, epsilon)
         await self._shelf.release(

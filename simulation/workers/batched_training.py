@@ -25,7 +25,7 @@ from torch.nn.utils.rnn import pad_sequence
 from edge_client.descent.optimisers import OPTIMISERS
 from edge_client.personalisation.state import PersonalState
 from edge_client.training.client_network import ClientNetwork
-from edge_client.training.local_round import LocalResult
+from edge_client.training.local_result import LocalResult
 from edge_client.training.outgoing import outgoing_update
 from models.compression.update_format import update_formats
 from models.layers.dropout import use_masks

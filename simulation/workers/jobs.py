@@ -8,7 +8,7 @@ from torch import Tensor
 
 from edge_client.descent.optimisers import OptimiserState
 from edge_client.personalisation.state import PersonalState, StateLayout
-from edge_client.training.local_round import LocalResult
+from edge_client.training.local_result import LocalResult
 from models.plan.plan import Plan
 from models.tasks.keystrokes import KeystrokeCounts, Sentences
 from models.tasks.metrics import Counts

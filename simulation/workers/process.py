@@ -18,8 +18,10 @@ from edge_client.descent.optimiser_growth import grow_optimiser_state
 from edge_client.descent.optimisers import OptimiserState
 from edge_client.personalisation.grown_state import read_kept_state
 from edge_client.personalisation.state import PersonalState, StateLayout, write_state
-from edge_client.training.local_round import LocalResult, evaluate_users
+from edge_client.training.local_result import LocalResult
+from edge_client.training.users_scoring import evaluate_users
 from models.networks.role_vectors import put_part
+from models.plan.onlookers import hides_from_coordinator
 from models.plan.plan import Plan, decode_plan, download_schema, released_schema
 from models.vector.schema import Role
 from privacy.clipping.clip import UnusableUpdateError
@@ -115,7 +117,10 @@ class _Worker:
         )
         layout = self._the_trainer().layout
         for job, result in zip(usable, results, strict=True):
-            if result is None:
+            if result is None and hides_from_coordinator(self._plan):
+                # Alone, as on a device: there is an update whatever training ended in.
+                answers.append(self.answer(job))
+            elif result is None:
                 answers.append(Answer(job.position, job.buffer, diverged=True))
             else:
                 answers.append(self._trained(job, layout, result))

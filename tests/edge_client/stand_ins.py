@@ -119,7 +119,7 @@ class StandInTransport(Transport):
     async def report(self, nonce: bytes, counts: Evaluated) -> None:
         self._note("report", nonce, counts)
 
-    async def refuse_plan(self, nonce: bytes, code: str, reason: str) -> None:
+    async def refuse_plan(self, nonce: bytes, code: str) -> None:
         self._note("refuse_plan", nonce, code)
 
     async def renew(self, requests: wire.SigningRequests) -> wire.RenewCertificatesResponse:

@@ -21,7 +21,7 @@ def make_plan(
         run="00" * 16,
         model=model,
         schema_sha256=schema_of(model).sha256.hex(),
-        vocabulary=VocabularySettings(name="test", size=model.vocabulary_size, sha256=""),
+        vocabulary=VocabularySettings(name="test", size=model.vocabulary_size, sha256="00" * 32),
         training=TrainingSettings(**settings),
         privacy=privacy or NoNoise(),
         cohort_size=1,

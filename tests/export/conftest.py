@@ -160,7 +160,7 @@ def plan_of(
     plan = Plan(
         run=RUN,
         model=settings,
-        schema_sha256="",
+        schema_sha256="00" * 32,
         vocabulary=VocabularySettings(
             name="test", size=len(vocabulary), sha256=vocabulary.sha256.hex()
         ),

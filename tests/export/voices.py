@@ -36,7 +36,7 @@ def speech_plan(
         run=run,
         task=task,
         model=settings,
-        schema_sha256="",
+        schema_sha256="00" * 32,
         training=TrainingSettings(learning_rate=1.0, batch_size=1),
         personalisation=personalisation or GlobalSettings(),
         privacy=NoNoise(),

@@ -341,6 +341,24 @@ def test_noise_of_each_devices_own_is_paid_for_with_every_attempt_through_kills(
     assert f"epsilon {epsilon_of(spent, 1e-3):.4g} " in epsilon_told(federation, capsys)
 
 
+@pytest.mark.slow
+def test_what_devices_refuse_is_no_figure_where_they_noise_their_own(guarded: Make) -> None:
+    federation = guarded(mode="local", more_privacy=LOCAL, cap=1, quorum=1)
+    federation.start()
+    willing, unwilling = federation.enrol(2)
+    orders, other_orders = willing.check_in(), unwilling.check_in()
+    lease, other_lease = next_lease(orders), next_lease(other_orders)
+    willing.take_part(lease)
+
+    refusal = pb.RefusePlanRequest(lease_nonce=other_lease.nonce, code="data_unusable")
+    unwilling.stub.RefusePlan(refusal, timeout=10)
+
+    wait_finished(orders)
+    (release,) = federation.releases()
+    assert release.metrics["contributions"] == 1
+    assert not [name for name in release.metrics if name.startswith("refused_")]
+
+
 def test_an_attempt_that_would_pass_the_budget_of_each_devices_own_noise_is_not_opened(
     guarded: Make,
 ) -> None:

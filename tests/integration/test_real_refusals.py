@@ -12,7 +12,8 @@ import torch
 
 from edge_client.child.own_text import OwnText
 from edge_client.owner.typed_text import TextSettings
-from edge_client.training.local_round import LocalTrainer, evaluate_users
+from edge_client.training.local_round import LocalTrainer
+from edge_client.training.users_scoring import evaluate_users
 from models.networks.flat_parameters import initial_parameters
 from models.settings.model import schema_of
 from protos import federation_pb2 as pb

@@ -32,7 +32,7 @@ def growing_plan(
     **training: Any,
 ) -> Plan:
     """Return the plan of a stage of a model that grows from 1 layer to 3, every two rounds."""
-    words = VocabularySettings(name="test", size=20, sha256="")
+    words = VocabularySettings(name="test", size=20, sha256="00" * 32)
     whole = Plan(
         run="00" * 16,
         task=task,

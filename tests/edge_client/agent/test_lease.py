@@ -12,6 +12,7 @@ from edge_client.agent.device import Device
 from edge_client.agent.lease import serve_lease
 from edge_client.jobs.job import Evaluated, Failed, Job, Outcome, Trained
 from edge_client.wire.refusal import RefusedError, UnreachableError
+from privacy.noise.settings import LocalNoise
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import (
     FLOOR,
@@ -29,6 +30,7 @@ from tests.edge_client.stand_ins import (
 TRAINED = Trained(example_count=12, message_id=MESSAGE_ID)
 COUNTS = Evaluated(token_count=10, log_loss_sum=23.0, top1_hits=2, top3_hits=4)
 NONCE = make_lease().nonce
+LOCAL = LocalNoise(clipping_norm=1.0, noise_multiplier=1.0, delta=1e-5, epsilon_budget=1e9)
 EARLIER, OTHER = b"e" * 32, b"o" * 32
 
 
@@ -337,3 +339,55 @@ def test_an_update_that_does_not_fit_hands_its_lease_back(
     assert refused.value.code == code
     assert transport.calls[-1] == ("refuse_plan", NONCE, code)
     assert device.folder.outbox().kept_for(make_lease()) is None
+
+
+class DyingTrainer(StandInTrainer):
+    """Die of the data, and do what is asked without them."""
+
+    async def run(self, job: Job) -> Outcome:
+        outcome = await super().run(job)
+        if job.leaves_data_out:
+            return outcome
+        Path(job.sealed_update).unlink()
+        return Failed(code="training_died", reason="killed")
+
+
+@pytest.mark.parametrize("mode", ["local", "none"])
+def test_a_process_that_died_of_the_data_is_no_answer_where_they_are_hidden(
+    tmp_path: Path, transport: StandInTransport, mode: str
+) -> None:
+    floor = msgspec.structs.replace(FLOOR, modes=frozenset({"local", "none"}))
+    trainer = DyingTrainer(TRAINED)
+    plan = shipped_plan(privacy=LOCAL) if mode == "local" else shipped_plan()
+
+    serve(make_lease(plan), make_device(tmp_path, trainer, floor), transport)
+
+    assert [job.leaves_data_out for job in trainer.jobs] == [False, True][: len(trainer.jobs)]
+    assert transport.named[-1] == ("commit" if mode == "local" else "refuse_plan")
+
+
+@pytest.mark.parametrize("digest", ["/home/me/diary", "../../notes", "", "0" * 63, "G" * 64])
+def test_a_digest_that_is_none_is_refused_before_it_can_name_a_file(
+    tmp_path: Path, transport: StandInTransport, digest: str
+) -> None:
+    device, trainer = with_outcome(tmp_path, TRAINED)
+    digests = shipped_plan().encode().replace(shipped_words().sha256.encode(), digest.encode())
+    assert digests != shipped_plan().encode()
+
+    serve(make_lease(digests), device, transport)
+
+    assert transport.calls == [("refuse_plan", NONCE, "plan_unreadable")]
+    assert trainer.jobs == []
+
+
+def test_a_plan_that_no_training_has_is_refused_where_the_text_is_hidden(
+    tmp_path: Path, transport: StandInTransport
+) -> None:
+    floor = msgspec.structs.replace(FLOOR, modes=frozenset({"local"}))
+    trainer = StandInTrainer(TRAINED)
+    training = msgspec.structs.replace(shipped_plan().training, learning_rate=1e30)
+    plan = shipped_plan(privacy=LOCAL, training=training)
+
+    serve(make_lease(plan), make_device(tmp_path, trainer, floor), transport)
+
+    assert transport.calls == [("refuse_plan", NONCE, "plan_unusable")]

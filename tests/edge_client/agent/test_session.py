@@ -8,7 +8,7 @@ import pytest
 
 from edge_client.agent.session import Ended, Session
 from edge_client.folder.outbox import KeptUpdate
-from edge_client.jobs.job import Evaluated, Trained
+from edge_client.jobs.job import Evaluated, Job, Outcome, Trained
 from edge_client.wire.refusal import RefusedError, UnreachableError
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import (
@@ -318,3 +318,29 @@ def test_a_refusal_that_concerns_the_device_ends_the_session(tmp_path: Path, cod
         assert refused.value.code == code
 
     play(tmp_path, act, StandInTrainer(TRAINED))
+
+
+class BreakingTrainer(StandInTrainer):
+    """Fail as nobody thought of."""
+
+    async def run(self, job: Job) -> Outcome:
+        raise RecursionError("/home/me/diary.txt")
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_a_lease_that_breaks_unexpectedly_ends_the_lease_and_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, once: bool
+) -> None:
+    ended: list[Ended] = []
+
+    async def act(scene: Scene) -> None:
+        scene.lease()
+        ended.append(await scene.run(once=once))
+
+    scene = play(tmp_path, act, BreakingTrainer())
+
+    assert (ended[0].reason, ended[0].retry_after_s) == ("failed", 60.0)
+    assert scene.transport.calls[-1] == ("refuse_plan", make_lease().nonce, "plan_unusable")
+    assert ended[0].not_served is not None
+    assert ended[0].not_served.exit_status == 4
+    assert "/home/me/diary.txt" in caplog.text  # In the owner's log, and nowhere else.

@@ -17,7 +17,8 @@ from edge_client.child.work import do_job
 from edge_client.folder.layout import DeviceFolder
 from edge_client.jobs.job import Evaluated, Trained
 from edge_client.owner.example_ledger import read_spending
-from edge_client.training.local_round import LocalTrainer, evaluate_users
+from edge_client.training.local_round import LocalTrainer
+from edge_client.training.users_scoring import evaluate_users
 from models.plan.plan import Plan, TrainingSettings
 from models.settings.compression import CompressionSettings
 from models.vector.codec import decode, payload_size

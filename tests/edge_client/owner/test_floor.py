@@ -54,7 +54,7 @@ def plan(**changes: Any) -> Plan:
         run="00" * 16,
         model=model,
         schema_sha256=schema_of(model).sha256.hex(),
-        vocabulary=VocabularySettings(name="test", size=5, sha256=""),
+        vocabulary=VocabularySettings(name="test", size=5, sha256="00" * 32),
         training=TrainingSettings(learning_rate=1.0, batch_size=1, bptt_steps=1),
         privacy=PaperNoise(clipping_norm=1.0, randomisation_magnitude=0.1),
         cohort_size=10,

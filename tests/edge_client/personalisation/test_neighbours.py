@@ -26,7 +26,7 @@ def word_plan(neighbours: NeighbourSettings | None) -> Plan:
         run="00" * 16,
         model=WORDS,
         schema_sha256=schema_of(WORDS).sha256.hex(),
-        vocabulary=VocabularySettings(name="test", size=30, sha256=""),
+        vocabulary=VocabularySettings(name="test", size=30, sha256="00" * 32),
         training=TrainingSettings(learning_rate=0.05, batch_size=7, bptt_steps=8),
         personalisation=FedTpSettings(neighbours=neighbours),
         privacy=NoNoise(),

@@ -91,7 +91,7 @@ def make_plan(settings: PersonalisationSettings, model: ModelSettings, **trainin
         run="00" * 16,
         task="image_classification",
         model=model,
-        schema_sha256="",
+        schema_sha256="00" * 32,
         training=TrainingSettings(**fields),
         personalisation=settings,
         privacy=NoNoise(),

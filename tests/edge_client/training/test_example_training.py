@@ -10,7 +10,9 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 import edge_client.training.example_training
-from edge_client.training.local_round import LocalResult, LocalTrainer, evaluate_users
+from edge_client.training.local_result import LocalResult
+from edge_client.training.local_round import LocalTrainer
+from edge_client.training.users_scoring import evaluate_users
 from models.networks.flat_parameters import initial_parameters, load_parameters, read_parameters
 from models.networks.registry import build_network
 from models.plan.plan import Plan

@@ -53,7 +53,7 @@ def image_plan(personalisation: PersonalisationSettings = FEDTP) -> Plan:
         run=RUN,
         task="image_classification",
         model=SETTINGS,
-        schema_sha256="",
+        schema_sha256="00" * 32,
         training=TrainingSettings(learning_rate=1.0, batch_size=1),
         personalisation=personalisation,
         privacy=NoNoise(),

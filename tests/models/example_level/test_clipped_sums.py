@@ -320,3 +320,33 @@ def test_cuda_sums_what_the_processor_sums(settings: WordModelSettings) -> None:
 
     for name, total in sums.items():
         assert_close(total.cpu(), expected[name], rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("settings", "size"),
+    [
+        *((UNTIED, size) for size in (2.0**21, 1e19, 3e38, math.inf, math.nan)),
+        *((UNTIED_TRANSFORMER, size) for size in (3e38, math.inf, math.nan)),
+    ],
+    ids=str,
+)
+def test_an_example_beyond_float32_counts_as_zero_and_spoils_no_other(
+    settings: WordModelSettings, size: float
+) -> None:
+    network, window = make_network(settings), make_window()
+    # Word 10 is read by the last example alone.
+    window.inputs[-1, 1] = 10
+    with torch.no_grad():
+        network.embedding.weight[10, 0] = size
+    others = Window(window.inputs[:-1], window.targets[:-1], starts_text=True)
+    sums, expected = (
+        {name: torch.zeros_like(value) for name, value in network.named_parameters()}
+        for _ in range(2)
+    )
+    gradients = ExampleGradients(network)
+
+    gradients.add_clipped(window, 1.0, sums)
+    gradients.add_clipped(others, 1.0, expected)
+
+    for name, value in sums.items():
+        assert_close(value, expected[name], rtol=1e-4, atol=1e-6)

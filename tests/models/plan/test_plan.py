@@ -158,3 +158,12 @@ def test_a_plan_says_how_to_fit_exactly_where_something_is_fitted(
 def test_noise_of_counts_belongs_to_an_evaluation() -> None:
     with pytest.raises(ValueError, match='evaluation_noise belongs to kind "evaluate"'):
         msgspec.structs.replace(PLAN, evaluation_noise=NOISE)
+
+
+@pytest.mark.parametrize("path", ["schema_sha256", "vocabulary.sha256", "run"])
+@pytest.mark.parametrize(
+    "digest", ["", "/home/me/diary", "../../../notes", "AB" * 32, "0" * 63, "0" * 65, "g" * 64]
+)
+def test_a_digest_is_lower_case_hex_of_its_length_and_nothing_else(path: str, digest: str) -> None:
+    with pytest.raises(PlanError, match=r"must be (64|32) lower-case hex digits"):
+        decode_plan(changed(path, digest))

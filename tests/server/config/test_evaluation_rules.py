@@ -92,6 +92,7 @@ def evaluations(
         (CENTRAL, DEVICES.replace("noise = ", "# "), "give evaluation.noise"),
         (LOCAL, DEVICES, "promises that the coordinator sees nobody's data"),
         (CENTRAL, DEVICES + EXAMPLES, "promises that the coordinator sees no sentence"),
+        (BARE, DEVICES + EXAMPLES, "promises that the coordinator sees no sentence"),
         (BARE, DEVICES, 'privacy.mode = "none" promises nothing: remove it'),
         (CENTRAL, DEVICES.replace('"devices"', '"none"').replace("cohort", "# "), "noise belongs"),
     ],

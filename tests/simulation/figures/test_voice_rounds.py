@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from edge_client.personalisation.state import read_state
-from edge_client.training.local_round import LocalResult, LocalTrainer
+from edge_client.training.local_result import LocalResult
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from models.networks.role_vectors import part_of
 from models.plan.plan import Plan, released_schema, upload_schema

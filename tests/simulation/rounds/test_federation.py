@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from edge_client.training.local_round import LocalResult, LocalTrainer
+from edge_client.training.local_result import LocalResult
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
 from models.settings.model import schema_of

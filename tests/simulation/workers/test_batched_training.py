@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from edge_client.descent.compute import prepare_compute
-from edge_client.training.local_round import LocalResult, LocalTrainer
+from edge_client.training.local_result import LocalResult
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from models.networks.role_vectors import part_of
 from models.plan.plan import (
@@ -88,7 +89,7 @@ def make_plan(
         run="00" * 16,
         task="image_classification" if is_image else "next_word",
         model=model,
-        schema_sha256="",
+        schema_sha256="00" * 32,
         vocabulary=None if is_image else VocabularySettings(name="x", size=20, sha256="00" * 32),
         training=TrainingSettings(**fields),
         personalisation=method or GlobalSettings(),

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from edge_client.training.local_round import LocalResult, LocalTrainer
+from edge_client.training.local_result import LocalResult
+from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
 from server.config.plans import make_plan
