@@ -103,7 +103,7 @@ async def serve(
         StoreError: If the store does not fit the settings.
         KeyFileError: If a key is missing or readable by others.
         ListenError: If an address is taken.
-        FullDiskError: If the disk is full; the next start goes on with the round.
+        FullDiskError: If the disk is full at the start; later a round waits for room.
     """
     # One thread an operation: sums are the same to the bit on every machine, and in simulation.
     torch.set_num_threads(1)

@@ -1,7 +1,6 @@
 """Uploads onto disk, with connections that break and processes that die."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -205,7 +204,7 @@ def held_by_this_process() -> tuple[int, int]:
     opened, nameless = 0, 0
     for descriptor in Path("/proc/self/fd").iterdir():
         try:
-            target, state = os.readlink(descriptor), descriptor.stat()
+            target, state = str(descriptor.readlink()), descriptor.stat()
         except OSError:
             continue
         if ".part" in target:
