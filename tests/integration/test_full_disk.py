@@ -1,4 +1,4 @@
-"""A coordinator that runs out of disk or descriptors while a round closes waits, and loses nothing."""
+"""A coordinator short of disk or descriptors while a round closes waits, and loses nothing."""
 
 import re
 import resource
