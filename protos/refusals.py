@@ -55,3 +55,7 @@ class RefusalCode(StrEnum):
     UNKNOWN_VOCABULARY = "unknown_vocabulary"
     UNKNOWN_CLIENT = "unknown_client"
     DRAINING = "draining"
+
+    # Neither side's fault is known: nothing was decided, and the same is tried again.
+    TOO_SLOW = "too_slow"
+    COORDINATOR_FAILED = "coordinator_failed"

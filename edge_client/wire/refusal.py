@@ -1,6 +1,7 @@
 """The meaning of a coordinator's refusal to a device: try again, start over, or stop.
 
-A failure without a code (`protos.refusals`) is the network's, and is tried again.
+A failure without a code (`protos.refusals`) is the network's, and is tried again; so is one whose
+code says that nothing was decided.
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,9 @@ FATAL_CODES = frozenset(
     }
 )
 
+# As if the connection had broken: nothing was decided, and what is sealed is kept.
+FAULT_CODES = frozenset({RefusalCode.TOO_SLOW, RefusalCode.COORDINATOR_FAILED})
+
 
 class RefusedError(Exception):
     """Raised when the coordinator refuses; a newer one may send codes beyond ``RefusalCode``."""
@@ -46,7 +50,7 @@ class UnreachableError(Exception):
 def failure_of(error: grpc.aio.AioRpcError) -> RefusedError | UnreachableError:
     """Return the refusal that a failed call carries, or say that the network failed."""
     code = refusal_code(error.trailing_metadata())
-    if code is None:
+    if code is None or code in FAULT_CODES:
         return UnreachableError(f"{error.code().name.lower()}: {error.details()}")
     return RefusedError(code, error.details() or "no reason given")
 

@@ -61,6 +61,8 @@ def read_signing_request(request: bytes, use: KeyUse) -> PublicKey:
         parsed = x509.load_der_x509_csr(request)
         public_key = parsed.public_key()
         units = parsed.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
+        # Before the signature: the time to verify one follows the size of the key.
+        checked = check_kind(public_key, use)
         proven = parsed.is_signature_valid
     except (ValueError, UnsupportedAlgorithm, InvalidSignature):
         raise CertificateError("signing request cannot be read: it must be PKCS#10, DER") from None
@@ -68,4 +70,4 @@ def read_signing_request(request: bytes, use: KeyUse) -> PublicKey:
         raise CertificateError("signing request must be signed with the key it carries")
     if [unit.value for unit in units] != [use.value]:
         raise CertificateError(f"signing request must be for the use {use.value}")
-    return check_kind(public_key, use)
+    return checked

@@ -121,11 +121,7 @@ class Coordinator:
     # The rounds.
 
     async def run(self, restored: RoundInHand | None) -> None:
-        """Run rounds until the coordinator is drained, from the restored one if there is one.
-
-        Raises:
-            OSError: If the disk is full while a round is closed; nothing is lost.
-        """
+        """Run rounds until the coordinator is drained, from the restored one if there is one."""
         self._intake.in_hand = restored
         if restored is None:
             self._intake.end_round()

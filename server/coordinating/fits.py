@@ -20,7 +20,7 @@ from privacy.identities.party import Identity
 from privacy.sealing.envelope import UnsealError, open_sealed
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
-from server.devices.refused_calls import RefusedError, disk_refusal
+from server.devices.refused_calls import RefusedError, shortage_refusal
 from server.downlink.attempt_in_hand import RoundInHand
 from server.machine.answers import Lease
 
@@ -139,7 +139,7 @@ class Fits:
         except ValueError as error:
             raise RefusedError(RefusalCode.DUPLICATE, str(error)) from None
         except OSError as error:
-            raise (disk_refusal(error) or error) from None
+            raise (shortage_refusal(error) or error) from None
         self._without_personal.discard(client)
         self._running.pop(client, None)
         self._done[client] = request.lease_nonce

@@ -24,6 +24,7 @@ from server.machine.answers import Abort, Close
 from server.machine.rounds import RoundMachine
 from server.records.attempts import OpenAttempt, abort_attempt, next_attempt, open_attempt
 from server.records.failpoints import Failpoint
+from server.records.patience import until_possible
 from server.releases.judge import figures_of
 from server.releases.recovery import Recovered, recover
 from server.releases.storage import Storage
@@ -115,11 +116,17 @@ class RoundKeeper:
             BudgetExceededError: If they would pass the budget.
             LedgerError: If the privacy ledger was changed or belongs to another run.
         """
-        return await self._threads.run(lambda: self._gate.admit(round_number, attempt))
+        return await until_possible(
+            f"round {round_number}",
+            lambda: self._threads.run(lambda: self._gate.admit(round_number, attempt)),
+        )
 
     async def population(self, round_number: int) -> list[str]:
         """Return the names of every device that may take part in this round, sorted."""
-        return await self._threads.run(lambda: self._gate.population(round_number))
+        return await until_possible(
+            f"round {round_number}",
+            lambda: self._threads.run(lambda: self._gate.population(round_number)),
+        )
 
     async def shortage(self, round_number: int) -> str | None:
         """Return why this round cannot open with the enrolled devices; None if it can."""
@@ -161,7 +168,9 @@ class RoundKeeper:
             entry = self._gate.entries.of_attempt(round_number, attempt)
             open_attempt(self._store, opened, entry)
 
-        await self._threads.run(record)
+        await until_possible(
+            f"the opening of round {round_number}", lambda: self._threads.run(record)
+        )
         return await self._in_hand(opened)
 
     async def open_evaluation(self, deadline_s: float) -> RoundInHand:
@@ -175,13 +184,17 @@ class RoundKeeper:
 
         Raises:
             LedgerError: If the privacy ledger was changed or belongs to another run.
-            OSError: If the disk is full; nothing is released.
         """
         if isinstance(counts, Counts):
             return figures_of(counts) if counts.token_count else {}
         try:
             figures: dict[str, Metric] = {
-                **await self._threads.run(lambda: self._evaluations.release(round_number, counts))
+                **await until_possible(
+                    f"the evaluation of round {round_number}",
+                    lambda: self._threads.run(
+                        lambda: self._evaluations.release(round_number, counts)
+                    ),
+                )
             }
         except BudgetExceededError as error:
             _LOG.error("round %s is not evaluated: %s", round_number, error)
@@ -233,8 +246,7 @@ class RoundKeeper:
     async def close(self, order: Close, in_hand: RoundInHand, refusals: Mapping[str, int]) -> bool:
         """Sum a round and release its model; return whether it could be done.
 
-        Raises:
-            OSError: If the disk is full: nothing is lost, the next start closes the round again.
+        A full disk or a lack of descriptors is waited out.
         """
         async with self._closing:
             return await self._close(order, in_hand, refusals)
@@ -249,7 +261,10 @@ class RoundKeeper:
             return False
         base, started = self._shelf.current.parameters, time.monotonic()
         try:
-            closed = await self._threads.run(lambda: self._round_sum.close(order, in_hand, base))
+            closed = await until_possible(
+                f"the close of round {order.round_number}",
+                lambda: self._threads.run(lambda: self._round_sum.close(order, in_hand, base)),
+            )
         except ValueError as error:
             _LOG.error("round %s cannot be closed: %s", order.round_number, error)
             return False
@@ -286,8 +301,11 @@ class RoundKeeper:
 
     async def abort(self, order: Abort) -> None:
         """Record that an attempt ended without a model; its updates are deleted."""
-        await self._threads.run(
-            lambda: self._forget_attempt(order.round_number, order.attempt, order.reason)
+        await until_possible(
+            f"the end of round {order.round_number}",
+            lambda: self._threads.run(
+                lambda: self._forget_attempt(order.round_number, order.attempt, order.reason)
+            ),
         )
 
     def _forget_attempt(self, round_number: int, attempt: int, reason: str) -> None:

@@ -77,6 +77,7 @@ class Work:
     def decline(self, client: str) -> None:
         """Wait no longer for a client, whatever it works on."""
         self.machine.decline(client)
+        self.intake.drop(client)
         self.evaluation.decline(client)
         if self.fits is not None:
             self.fits.decline(client)

@@ -44,7 +44,7 @@ from server.devices.device_certificates import (
     keep_only_generation,
 )
 from server.devices.refused_calls import RefusedError
-from server.devices.tokens import TokenError, check_token, redeem_token
+from server.devices.tokens import TokenError, check_token, look_at_token, redeem_token
 from server.records.store import Store
 from server.records.threads import Threads
 
@@ -176,6 +176,8 @@ class Membership:
     def _enrol(self, token: bytes, requests: pb.SigningRequests) -> tuple[str, pb.Certificates]:
         now = time.time()
         try:
+            # First: a stranger must not make this process read keys and verify signatures.
+            look_at_token(self._store, token, now=now)
             key_ids = _key_ids(requests)
             client = check_token(self._store, token, key_ids, now=now)
             given = self._certify(client, requests)

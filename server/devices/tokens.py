@@ -70,6 +70,16 @@ def renew_token(store: Store, client: str, source: EntropySource, *, now: float)
         return _insert(connection, client, source, now)
 
 
+def look_at_token(store: Store, token: bytes, *, now: float) -> None:
+    """Look whether a token may enrol anybody, before anything that came with it is read.
+
+    Raises:
+        TokenError: If the token is unknown, expired or withdrawn.
+    """
+    with store.read() as connection:
+        _known(connection, token, now)
+
+
 def check_token(store: Store, token: bytes, requests_sha256: bytes, *, now: float) -> str:
     """Return the client name that a token would enrol, before certificates are made.
 
@@ -109,6 +119,14 @@ def redeem_token(
 
 # Any: a row's columns are typed by the database, not by Python.
 def _usable(connection: Connection, token: bytes, requests_sha256: bytes, now: float) -> Row[Any]:
+    row = _known(connection, token, now)
+    if row.used_at is not None and row.requests_sha256 != requests_sha256:
+        raise TokenError(RefusalCode.TOKEN_USED, "the token was used: ask for a new invite")
+    return row
+
+
+# Any: as above.
+def _known(connection: Connection, token: bytes, now: float) -> Row[Any]:
     digest = hashlib.sha256(token).digest()
     row = connection.execute(select(tokens).where(tokens.c.token_sha256 == digest)).first()
     if row is None:
@@ -117,8 +135,6 @@ def _usable(connection: Connection, token: bytes, requests_sha256: bytes, now: f
         raise TokenError(
             RefusalCode.TOKEN_EXPIRED, "the token expired or was withdrawn: ask for a new invite"
         )
-    if row.used_at is not None and row.requests_sha256 != requests_sha256:
-        raise TokenError(RefusalCode.TOKEN_USED, "the token was used: ask for a new invite")
     return row
 
 

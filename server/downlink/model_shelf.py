@@ -29,6 +29,7 @@ from server.downlink.attempt_in_hand import RoundInHand
 from server.downlink.release_writer import Model, ReleaseWriter, clipping_norm_after
 from server.downlink.round_plan import round_plan
 from server.downlink.sealed_model import ModelSealer, SealedModel
+from server.records.patience import until_possible
 from server.releases.files import NewRelease, parameters_digest
 from server.releases.judge import Judge, in_words
 from server.releases.method_state import MethodState, method_state_of
@@ -218,28 +219,39 @@ class ModelShelf:
 
         Figures of an evaluation are added. ``clear_up`` runs during the next round.
 
-        Raises:
-            OSError: If the disk is full; the current model stays.
+        A full disk or a lack of descriptors is waited out, until when the current model stays.
         """
-        new = await self._threads.run(lambda: self._described(in_hand, parameters, figures))
-        written = await self._writer.write(new, in_hand.plan.privacy, self._identity, self._seal)
+        step = f"the release of round {in_hand.round_number}"
+        new = await until_possible(
+            step, lambda: self._threads.run(lambda: self._described(in_hand, parameters, figures))
+        )
+        # The noise in it is drawn: what is repeated is the writing, never the draw.
+        written = await until_possible(
+            step,
+            lambda: self._writer.write(new, in_hand.plan.privacy, self._identity, self._seal),
+        )
         await self.finish()
         opened_at = in_hand.opened_at
-        duration_s = await self._threads.run(
-            lambda: record_release(
-                self._store,
-                written.new,
-                written.record,
-                opened_at=opened_at,
-                now=time.time(),
-                failpoints=self._failpoints,
-            )
+        duration_s = await until_possible(
+            step,
+            lambda: self._threads.run(
+                lambda: record_release(
+                    self._store,
+                    written.new,
+                    written.record,
+                    opened_at=opened_at,
+                    now=time.time(),
+                    failpoints=self._failpoints,
+                )
+            ),
         )
         self._model, self._sealing = written.model, written.sealing
         number, metrics = new.round_number, new.metrics
         _LOG.info("round %s released in %.1f s: %s", number, duration_s, in_words(metrics))
         is_best = self._judge.observe(number, metrics)
         first_kept = number + 1 - self._config.store.keep_releases
+
+        begun: list[int] = []
 
         def follow_up() -> None:
             publish_release(
@@ -252,9 +264,19 @@ class ModelShelf:
                 failpoints=self._failpoints,
             )
             clear_up()
-            self._metrics.write(list_releases(self._store, number))
+            released = list_releases(self._store, number)
+            if number in begun:
+                # A disk that was full in the middle of the line has left half of it.
+                self._metrics.complete(released)
+            else:
+                begun.append(number)
+                self._metrics.write(released)
 
-        self._behind = asyncio.create_task(self._threads.run(follow_up))
+        self._behind = asyncio.create_task(
+            until_possible(
+                f"what follows the release of round {number}", lambda: self._threads.run(follow_up)
+            )
+        )
 
     def _described(
         self, in_hand: RoundInHand, parameters: Tensor, figures: Mapping[str, Metric]
@@ -275,7 +297,12 @@ class ModelShelf:
         if not figures:
             return
         await self.finish()
-        await self._threads.run(lambda: add_metrics(self._store, round_number, dict(figures)))
+        await until_possible(
+            f"the figures of round {round_number}",
+            lambda: self._threads.run(
+                lambda: add_metrics(self._store, round_number, dict(figures))
+            ),
+        )
         if self._judge.observe(round_number, figures) and self._config.evaluation.keep_best:
             await self._threads.run(lambda: self._releases.point("best", round_number))
         _LOG.info("round %s on devices: %s", round_number, in_words(figures))

@@ -8,6 +8,7 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +24,8 @@ from server.config.federation import FederationConfig
 from server.downlink.sealed_model import SealedModel
 from server.releases.files import NewRelease, parameters_digest
 from server.releases.storage import Storage
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -77,23 +80,45 @@ class ReleaseWriter:
         ``seal`` makes the sealed forms of a model and its payload.
 
         Raises:
-            OSError: If the disk is full; what was written belongs to no release.
+            OSError: If the disk is full; what was written belongs to no release, and the same
+                call may be made again.
         """
+        begun: list[asyncio.Task[Any]] = []
+        try:
+            return await self._write(new, privacy, identity, seal, begun)
+        except OSError:
+            # Nothing of a failed try may still write when the next one begins.
+            await asyncio.gather(*begun, return_exceptions=True)
+            raise
+
+    async def _write(
+        self,
+        new: NewRelease,
+        privacy: PrivacySettings,
+        identity: Identity,
+        seal: Callable[[Model, Payload], SealedModel],
+        begun: list[asyncio.Task[Any]],
+    ) -> Written:
         run, number, stage = self._threads.run, new.round_number, new.plan.growth_stage
-        hashing = asyncio.create_task(run(lambda: parameters_digest(new.parameters)))
+
+        def begin(work: Callable[[], _Result]) -> asyncio.Task[_Result]:
+            begun.append(task := asyncio.create_task(run(work)))
+            return task
+
+        hashing = begin(lambda: parameters_digest(new.parameters))
         schema = self._config.schema_at(stage).with_roles(*RELEASED)
         entry, payload = await asyncio.gather(
-            run(lambda: self._entries.of_release(number, privacy)),
-            run(lambda: self._begin(schema, new)),
+            begin(lambda: self._entries.of_release(number, privacy)),
+            begin(lambda: self._begin(schema, new)),
         )
         new = dataclasses.replace(new, entry=entry)
-        writing = asyncio.create_task(run(lambda: self._releases.write_parameters(number, payload)))
+        writing = begin(lambda: self._releases.write_parameters(number, payload))
         sha256 = await hashing
         norm = clipping_norm_after(new.metrics)
         parameters = torch.from_numpy(new.parameters)
         model = Model(number, parameters, sha256, sha256, stage, norm)
-        sealing = asyncio.create_task(run(lambda: seal(model, payload)))
-        describing = run(lambda: self._releases.describe(new, identity, sha256))
+        sealing = begin(lambda: seal(model, payload))
+        describing = begin(lambda: self._releases.describe(new, identity, sha256))
         record, _ = await asyncio.gather(describing, writing)
         await run(lambda: self._releases.complete(number))
         return Written(new, record, model, sealing)

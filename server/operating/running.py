@@ -16,6 +16,7 @@ from models.plan.plan import Plan
 from models.text.vocabulary import Vocabulary
 from privacy.foundation.full_disk import naming_the_disk
 from privacy.foundation.secure_source import SecureSource
+from privacy.foundation.shortages import raise_descriptor_limit
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
 from privacy.noise.plan_events import sampled_places
@@ -54,7 +55,14 @@ from server.releases.storage import Storage
 from server.services.admin import AdminService
 from server.services.devices import FederationService
 from server.services.enrolment import EnrolmentService
-from server.services.listeners import ServerTls, open_admin, open_devices, open_enrolment
+from server.services.federation_calls import CallsUnderWay
+from server.services.listeners import (
+    ServerTls,
+    device_connections,
+    open_admin,
+    open_devices,
+    open_enrolment,
+)
 from server.uplink.acceptance import Intake
 from server.uplink.intake_settings import intake_settings
 from server.uplink.receiving import UploadDesk
@@ -95,7 +103,7 @@ async def serve(
         StoreError: If the store does not fit the settings.
         KeyFileError: If a key is missing or readable by others.
         ListenError: If an address is taken.
-        FullDiskError: If the disk is full; the next start goes on with the round.
+        FullDiskError: If the disk is full at the start; later a round waits for room.
     """
     # One thread an operation: sums are the same to the bit on every machine, and in simulation.
     torch.set_num_threads(1)
@@ -311,7 +319,13 @@ class _Parts:
         admin = AdminService(coordinator, self._storage.store, self._storage.threads, self._run)
         opened: list[grpc.aio.Server] = []
         try:
-            grpc_server, devices_port = await open_devices(service, listen.devices, self._tls)
+            grpc_server, devices_port = await open_devices(
+                service,
+                listen.devices,
+                self._tls,
+                calls=CallsUnderWay(self._membership),
+                connections=device_connections(raise_descriptor_limit()),
+            )
             opened.append(grpc_server)
             grpc_server, enrolment_port = await open_enrolment(
                 enrolment, listen.enrolment, self._tls

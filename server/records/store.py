@@ -4,6 +4,7 @@ Every change is one transaction that is on the disk when it returns: SQLite runs
 log and ``synchronous=FULL``. Opening the store migrates it. All of it blocks.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +48,7 @@ class Store:
 
         Raises:
             StoreFullError: If the disk is full.
+            OSError: If this process has too many files open.
         """
         options = {_WRITE: True}
         try:
@@ -56,15 +58,16 @@ class Store:
             ):
                 yield connection
         except OperationalError as error:
-            if getattr(error.orig, "sqlite_errorname", None) != "SQLITE_FULL":
-                raise
-            raise StoreFullError("the disk is full; free some space and start again") from None
+            raise _shortage_of(error) or error from None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Read what is committed; one statement sees one state."""
-        with self._engine.connect() as connection, connection.begin():
-            yield connection
+        try:
+            with self._engine.connect() as connection, connection.begin():
+                yield connection
+        except OperationalError as error:
+            raise _shortage_of(error) or error from None
 
     def close(self) -> None:
         """Close every connection; the write-ahead log is folded into the file."""
@@ -126,6 +129,20 @@ def check_run(store: Store, seed: int, run_digest: bytes) -> str:
             "[personalisation], or start another run"
         )
     return str(row.run)
+
+
+def _shortage_of(error: OperationalError) -> OSError | None:
+    """Return what a failed statement lacked, room or a descriptor; None if it failed otherwise."""
+    name = getattr(error.orig, "sqlite_errorname", None)
+    if name == "SQLITE_FULL":
+        return StoreFullError("the disk is full; free some space")
+    if name is not None and name.startswith("SQLITE_CANTOPEN"):
+        # SQLite does not say why. Whoever lacks a descriptor now lacked one then.
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as lacking:
+            return lacking
+    return None
 
 
 def _make_engine(settings: StoreSettings) -> Engine:

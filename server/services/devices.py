@@ -6,6 +6,7 @@ from typing import Any
 import grpc
 
 from models.text.vocabulary import Vocabulary
+from privacy.foundation.rate_limit import RateLimit
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from protos.refusals import RefusalCode
@@ -16,8 +17,12 @@ from server.devices.refused_calls import RefusedError, answering
 from server.devices.upload_piece import UploadPiece
 from server.services.admission import check_device
 
-# Any: the message types differ for every method, and the certificate is the same for all.
 _PIECE_BYTES = 1 << 20
+# A renewal is three signatures and two flushed transactions; an honest device asks a few times a
+# year, and again when the answer was lost.
+_RENEWAL_EVERY_S = 60.0
+_RENEWALS_AT_ONCE = 8
+# Any: the message types differ for every method, and the certificate is the same for all.
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -36,6 +41,7 @@ class FederationService(pb_grpc.FederationServicer):
         self._membership = membership
         self._config = config
         self._vocabulary = vocabulary
+        self._renewals = RateLimit(per_second=1 / _RENEWAL_EVERY_S, burst=_RENEWALS_AT_ONCE)
 
     async def CheckIn(  # noqa: N802 (the contract's name, here and below)
         self, request: pb.CheckInRequest, context: _Context
@@ -135,6 +141,11 @@ class FederationService(pb_grpc.FederationServicer):
         """Exchange a device's certificates before they expire."""
         async with answering(context):
             client = await self._caller(context)
+            if self._renewals.wait_s(client) > 0:
+                raise RefusedError(
+                    RefusalCode.RATE_LIMITED,
+                    "too many renewals of this device's certificates; try again in a minute",
+                )
             return await self._membership.renew(client, request.signing_requests)
 
     async def _caller(self, context: _Context) -> str:

@@ -4,7 +4,9 @@
 - Devices: mutual TLS; without a certificate of this federation there is no connection at all.
 - Admin: a Unix socket in a folder that only its owner can enter; no network reaches it.
 
-gRPC's limit of 4 MiB a message stays: a larger one would be decompressed before any check.
+Strangers reach the first two, so gRPC itself bounds there what a connection may cost before
+anything is read: connections, their handshake, their rest, their streams, the bytes of a message.
+All of them together leave descriptors for the store, the uploads and the releases.
 """
 
 import os
@@ -13,13 +15,13 @@ from pathlib import Path
 import grpc
 
 from privacy.identities.party import Identity
-from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
-from server.devices.upload_piece import UploadPiece, read_piece
+from server.services.enrolment import EnrolmentService, add_enrolment
+from server.services.federation_calls import MOST_CALLS, CallsUnderWay, add_federation
 
 # A broken connection that was closed is seen at once. One that just fell silent (a phone that
 # lost its network) is seen after a ping goes unanswered.
-_OPTIONS: tuple[tuple[str, int], ...] = (
+_KEEPING_ALIVE: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -27,6 +29,29 @@ _OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
+_ENROLMENT_CONNECTIONS = 128
+# Three signing requests have at most 48 KiB; a device that enrols makes one call and goes.
+_ENROLMENT: tuple[tuple[str, int], ...] = (
+    *_KEEPING_ALIVE,
+    ("grpc.max_allowed_incoming_connections", _ENROLMENT_CONNECTIONS),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 5_000),
+    ("grpc.max_connection_age_ms", 20_000),
+    ("grpc.max_connection_age_grace_ms", 5_000),
+    ("grpc.max_concurrent_streams", 1),
+    ("grpc.max_receive_message_length", 64 << 10),
+)
+# gRPC's limit of 4 MiB a message stays: a piece of an update has up to 2.
+_DEVICES: tuple[tuple[str, int], ...] = (
+    *_KEEPING_ALIVE,
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 10_000),
+    ("grpc.max_concurrent_streams", MOST_CALLS),
+)
+# A resting device costs about 60 KB here, so this many cost half a gigabyte.
+_MOST_DEVICE_CONNECTIONS = 8_192
+_DESCRIPTORS_KEPT = 256
+_LEAST_DESCRIPTORS = 512
 _LONGEST_SOCKET_PATH = 100
 
 
@@ -70,51 +95,54 @@ def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
 
 
 async def open_enrolment(
-    servicer: pb_grpc.EnrolmentServicer, address: str, tls: ServerTls
+    servicer: EnrolmentService, address: str, tls: ServerTls
 ) -> tuple[grpc.aio.Server, int]:
     """Listen for devices that want to enrol; return the running listener and its port.
 
     Raises:
         ListenError: If the address is taken or cannot be used.
     """
-    grpc_server = grpc.aio.server(options=_OPTIONS)
-    pb_grpc.add_EnrolmentServicer_to_server(servicer, grpc_server)
+    grpc_server = grpc.aio.server(options=_ENROLMENT)
+    add_enrolment(servicer, grpc_server)
     return grpc_server, await _start(grpc_server, address, tls.credentials(mutual=False))
 
 
 async def open_devices(
-    servicer: pb_grpc.FederationServicer, address: str, tls: ServerTls
+    servicer: pb_grpc.FederationServicer,
+    address: str,
+    tls: ServerTls,
+    *,
+    calls: CallsUnderWay,
+    connections: int,
 ) -> tuple[grpc.aio.Server, int]:
     """Listen for enrolled devices; return the running listener and its port.
+
+    ``connections`` are those that it accepts at one time, as ``device_connections`` says.
 
     Raises:
         ListenError: If the address is taken or cannot be used.
     """
-    grpc_server = grpc.aio.server(options=_OPTIONS)
-    add_federation(servicer, grpc_server)
+    most = ("grpc.max_allowed_incoming_connections", connections)
+    grpc_server = grpc.aio.server(options=(*_DEVICES, most))
+    add_federation(servicer, calls, grpc_server)
     return grpc_server, await _start(grpc_server, address, tls.credentials(mutual=True))
 
 
-def add_federation(servicer: pb_grpc.FederationServicer, grpc_server: grpc.aio.Server) -> None:
-    """Register the methods for devices; sealed bytes go past protobuf, which would copy them."""
-    pb_grpc.add_FederationServicer_to_server(servicer, grpc_server)
-    # In place of the generated handlers: FetchModel yields messages that are encoded already.
-    fetch_model: grpc.RpcMethodHandler[pb.FetchModelRequest, bytes] = (
-        grpc.unary_stream_rpc_method_handler(
-            servicer.FetchModel, request_deserializer=pb.FetchModelRequest.FromString
+def device_connections(descriptors: int) -> int:
+    """Return how many devices may be connected in a process of so many descriptors.
+
+    Each may have the file of an upload open too; some are kept for the coordinator itself.
+
+    Raises:
+        ListenError: If the process may open too few files to serve anybody.
+    """
+    if descriptors < _LEAST_DESCRIPTORS:
+        raise ListenError(
+            f"a coordinator needs at least {_LEAST_DESCRIPTORS} open files, got {descriptors}; "
+            "raise LimitNOFILE= or `ulimit -Hn`"
         )
-    )
-    upload: grpc.RpcMethodHandler[UploadPiece, pb.UploadResponse] = (
-        grpc.stream_unary_rpc_method_handler(
-            servicer.Upload,
-            request_deserializer=read_piece,
-            response_serializer=pb.UploadResponse.SerializeToString,
-        )
-    )
-    service = pb.DESCRIPTOR.services_by_name["Federation"].full_name
-    grpc_server.add_registered_method_handlers(
-        service, {"FetchModel": fetch_model, "Upload": upload}
-    )
+    left = descriptors - _DESCRIPTORS_KEPT - _ENROLMENT_CONNECTIONS
+    return min(left // 2, _MOST_DEVICE_CONNECTIONS)
 
 
 async def open_admin(servicer: pb_grpc.AdminServicer, socket: Path) -> grpc.aio.Server:
@@ -131,15 +159,16 @@ async def open_admin(servicer: pb_grpc.AdminServicer, socket: Path) -> grpc.aio.
     socket.unlink(missing_ok=True)
     grpc_server = grpc.aio.server()
     pb_grpc.add_AdminServicer_to_server(servicer, grpc_server)
-    # Between bind and chmod others could connect; under this mask the socket is never theirs.
+    # Between bind and chmod others could connect; under this mask the socket is never theirs. The
+    # mask is the whole process's, whose other tasks make folders: nothing is awaited meanwhile.
     mask = os.umask(0o177)
     try:
         grpc_server.add_insecure_port(f"unix:{socket}")
-        await grpc_server.start()
     except RuntimeError as error:
         raise ListenError(f"cannot listen on {socket}: {error}") from None
     finally:
         os.umask(mask)
+    await grpc_server.start()
     return grpc_server
 
 

@@ -17,7 +17,8 @@ from privacy.sealing.envelope import MessageContext
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from server.devices.membership import Membership
-from server.devices.refused_calls import RefusedError, disk_refusal
+from server.devices.paced_call import PacedCall
+from server.devices.refused_calls import RefusedError, shortage_refusal
 from server.devices.upload_piece import UploadPiece
 from server.downlink.attempt_in_hand import RoundInHand
 from server.machine.answers import CommitBegun, Committed, Lease, Refused
@@ -71,6 +72,8 @@ class Intake:
         self._opener = opener
         self._membership = membership
         self._changed = changed
+        # The nonce under which each client uploads.
+        self._uploading: dict[str, bytes] = {}
         self._running: dict[tuple[bytes, bytes], asyncio.Task[Committed]] = {}
         self._checking = asyncio.Semaphore(opener.open_at_once)
 
@@ -90,7 +93,17 @@ class Intake:
 
     def end_round(self) -> None:
         """Drop what was uploaded and not committed under leases that have ended."""
+        self._uploading.clear()
         self._uploads.sweep()
+
+    def drop(self, client: str) -> None:
+        """Drop what a client uploads under a lease that it has no more."""
+        nonce = self._uploading.get(client)
+        if nonce is None or any(nonce == committing for committing, _ in self._running):
+            return
+        if isinstance(self._machine.lease_of(client, nonce, time.monotonic()), Refused):
+            del self._uploading[client]
+            self._uploads.forget(nonce)
 
     def open(self, client: str, request: pb.OpenUploadRequest) -> pb.OpenUploadResponse:
         """Start an upload, or say where it stopped.
@@ -117,6 +130,7 @@ class Intake:
             in_hand.check_upload_size(request.total_bytes)
         except ValueError as error:
             raise RefusedError(RefusalCode.WRONG_SIZE, str(error)) from None
+        self._uploading[client] = lease.nonce
         offset = self._uploads.open(lease.nonce, request.message_id, request.total_bytes)
         return pb.OpenUploadResponse(offset=offset)
 
@@ -130,7 +144,8 @@ class Intake:
             return await self._receive(client, pieces)
 
     async def _receive(self, client: str, pieces: AsyncIterator[UploadPiece]) -> int:
-        first = await anext(aiter(pieces), None)
+        async with PacedCall():
+            first = await anext(aiter(pieces), None)
         if first is None:
             raise RefusedError(RefusalCode.CHUNK_SIZE, "an upload must have at least one chunk")
         lease, in_hand = self.lease_of(client, first.lease_nonce)
@@ -139,7 +154,7 @@ class Intake:
             return await self._uploads.receive(
                 lease.nonce,
                 first.offset,
-                self._data(first, pieces),
+                self._data(client, first, pieces),
                 also=None if arriving is None else arriving.feed,
             )
         finally:
@@ -166,11 +181,13 @@ class Intake:
         )
 
     async def _data(
-        self, first: UploadPiece, rest: AsyncIterator[UploadPiece]
+        self, client: str, first: UploadPiece, rest: AsyncIterator[UploadPiece]
     ) -> AsyncIterator[BytesLike]:
         yield first.data
         async for piece in rest:
             self._failpoints.reach(Failpoint.MID_CHUNK)
+            # Its place may have gone to another device since the first piece.
+            self.lease_of(client, first.lease_nonce)
             yield piece.data
 
     async def commit(self, client: str, request: pb.CommitUploadRequest) -> int:
@@ -252,7 +269,7 @@ class Intake:
         except ContributionError as error:
             raise RefusedError(RefusalCode.DUPLICATE, str(error)) from None
         except OSError as error:
-            raise (disk_refusal(error) or error) from None
+            raise (shortage_refusal(error) or error) from None
         finally:
             # Counted, or never to be opened, or perhaps moved away before the disk was full: in
             # no case may the device be told that these bytes are still held.

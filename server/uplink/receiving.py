@@ -1,7 +1,9 @@
 """Receive sealed updates onto disk, in pieces, from wherever they stopped.
 
-A lease has at most one open upload. Its file is named after the lease and the sealed message, so a
-device goes on where the file ends after a broken connection or a restart of the coordinator.
+A lease has at most one open upload, and an upload one stream. Its file is named after the lease
+and the sealed message, so a device goes on where the file ends after a broken connection or a
+restart of the coordinator. A stream ends, and with it its descriptor, when another takes over, when
+its upload is replaced or dropped, and when its next piece does not come.
 """
 
 import asyncio
@@ -14,32 +16,43 @@ from typing import TypeAlias
 
 from privacy.foundation.atomic_files import BytesLike, start_flush
 from protos.refusals import RefusalCode
-from server.devices.refused_calls import RefusedError, disk_refusal
+from server.devices.paced_call import PIECE_S, PacedCall
+from server.devices.refused_calls import RefusedError, shortage_refusal
 from server.records.threads import Threads
 
 LARGEST_CHUNK_BYTES = 2 << 20
 _SUFFIX = ".part"
+_REPLACED = "another message of this lease took over"
+_TAKEN_OVER = "a newer stream of this upload took over"
 _Write: TypeAlias = Callable[[BytesLike, int], None]
 
 
 class _Upload:
-    """One open upload; only the newest of its streams, which ``stream`` counts, may write."""
+    """One open upload; only the newest of its streams, which is ``stream``, may write."""
 
     def __init__(self, path: Path, message_id: bytes, total_bytes: int, held_bytes: int) -> None:
         self.path = path
         self.message_id = message_id
         self.total_bytes = total_bytes
         self.held_bytes = held_bytes
-        self.stream = 0
+        self.stream: PacedCall | None = None
+
+    def end_stream(self, code: RefusalCode, reason: str | None = None) -> None:
+        """End the stream that writes to it, if there is one."""
+        former, self.stream = self.stream, None
+        if former is not None:
+            former.end(RefusedError(code, reason))
 
 
 class UploadDesk:
     """The files of the current round's uploads, in a folder that is made if missing."""
 
-    def __init__(self, folder: Path, threads: Threads) -> None:
+    def __init__(self, folder: Path, threads: Threads, *, piece_s: float = PIECE_S) -> None:
+        """Use a folder; each piece of a stream must come within ``piece_s`` seconds."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._threads = threads
+        self._piece_s = piece_s
         self._uploads: dict[bytes, _Upload] = {}
         # What an earlier process received, by the lease's nonce in hex.
         self._left: dict[str, Path] = {
@@ -57,9 +70,11 @@ class UploadDesk:
         if upload is not None and upload.path == path:
             return upload.held_bytes
         former = self._left.pop(lease_nonce.hex(), None) if upload is None else upload.path
+        if upload is not None:
+            upload.end_stream(RefusalCode.UPLOAD_SUPERSEDED, _REPLACED)
         if former is not None and former != path:
             former.unlink(missing_ok=True)
-        with _disk_refusals():
+        with _shortages_refused():
             held_bytes = _touch(path)
         self._uploads[lease_nonce] = _Upload(path, message_id, total_bytes, held_bytes)
         return held_bytes
@@ -77,46 +92,60 @@ class UploadDesk:
         ``also`` takes each piece too, in their order, in the thread that has written it.
 
         Raises:
-            RefusedError: If the upload is not open, the offset is not its end, a piece is too large
-                or too long, a newer stream took over, or the disk is full; earlier pieces stay.
+            RefusedError: If the upload is not open, the offset is not its end, a piece is too
+                large, too long or too late, a newer stream or message took over, the lease has
+                ended, or the disk is full; earlier pieces stay.
         """
         upload = self._uploads.get(lease_nonce)
         if upload is None:
             raise RefusedError(RefusalCode.WRONG_OFFSET, "no upload is open; open one first")
-        upload.stream += 1
+        upload.end_stream(RefusalCode.UPLOAD_SUPERSEDED, _TAKEN_OVER)
         if offset != upload.held_bytes:
             raise RefusedError(
                 RefusalCode.WRONG_OFFSET,
                 f"offset must be {upload.held_bytes}, got {offset}; open the upload again",
             )
-        descriptor = os.open(upload.path, os.O_WRONLY)
-        try:
-            write = _writer(descriptor, also)
-            await self._append_all(upload, upload.stream, write, pieces)
-        finally:
-            os.close(descriptor)
+        stream = upload.stream = PacedCall(self._piece_s)
+        async with stream:
+            try:
+                await self._append_all(upload, stream, pieces, also)
+            finally:
+                if upload.stream is stream:
+                    upload.stream = None
         return upload.held_bytes
 
     async def _append_all(
-        self, upload: _Upload, stream: int, write: _Write, pieces: AsyncIterator[BytesLike]
+        self,
+        upload: _Upload,
+        stream: PacedCall,
+        pieces: AsyncIterator[BytesLike],
+        also: Callable[[BytesLike], None] | None,
     ) -> None:
         """Write each piece in a thread while the next one is on its way."""
+        with _shortages_refused():
+            descriptor = os.open(upload.path, os.O_WRONLY)
+        write = _writer(descriptor, also)
         writing: asyncio.Task[None] | None = None
         try:
             async for piece in pieces:
+                # Shielded: a call that ends must not end a write that still runs in its thread.
                 if writing is not None:
-                    await writing
+                    await asyncio.shield(writing)
                 _check_piece(upload, stream, piece)
+                stream.moved()
                 writing = asyncio.create_task(self._append(upload, write, piece))
-        finally:
-            # A broken connection must not close the file under a write that still runs.
             if writing is not None:
                 await asyncio.shield(writing)
+        finally:
+            if writing is None or writing.done():
+                os.close(descriptor)
+            else:
+                writing.add_done_callback(lambda done: _close_after(done, descriptor))
 
     async def _append(self, upload: _Upload, write: _Write, piece: BytesLike) -> None:
         # Two streams may briefly write to one place: the same message, so the same bytes.
         start = upload.held_bytes
-        with _disk_refusals():
+        with _shortages_refused():
             await self._threads.run(lambda: write(piece, start))
         upload.held_bytes = max(upload.held_bytes, start + len(piece))
 
@@ -145,9 +174,10 @@ class UploadDesk:
         return upload.path
 
     def forget(self, lease_nonce: bytes) -> None:
-        """Drop what is held for a lease."""
+        """Drop what is held for a lease, and end its stream."""
         upload = self._uploads.pop(lease_nonce, None)
         if upload is not None:
+            upload.end_stream(RefusalCode.LATE)
             upload.path.unlink(missing_ok=True)
 
     def sweep(self) -> None:
@@ -159,6 +189,13 @@ class UploadDesk:
         self._left.clear()
 
 
+def _close_after(writing: asyncio.Task[None], descriptor: int) -> None:
+    """Close a file whose stream ended before its last write; what became of that nobody asks."""
+    os.close(descriptor)
+    if not writing.cancelled():
+        writing.exception()
+
+
 def _touch(path: Path) -> int:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, stat.S_IRUSR | stat.S_IWUSR)
     try:
@@ -167,9 +204,10 @@ def _touch(path: Path) -> int:
         os.close(descriptor)
 
 
-def _check_piece(upload: _Upload, stream: int, piece: BytesLike) -> None:
-    if stream != upload.stream:
-        raise RefusedError(RefusalCode.UPLOAD_SUPERSEDED, "a newer stream of this upload took over")
+def _check_piece(upload: _Upload, stream: PacedCall, piece: BytesLike) -> None:
+    if upload.stream is not stream:
+        # Its end is on its way; until then nothing of it is written.
+        raise RefusedError(RefusalCode.UPLOAD_SUPERSEDED, _TAKEN_OVER)
     if not 0 < len(piece) <= LARGEST_CHUNK_BYTES:
         raise RefusedError(
             RefusalCode.CHUNK_SIZE,
@@ -196,8 +234,8 @@ def _writer(descriptor: int, also: Callable[[BytesLike], None] | None) -> _Write
 
 
 @contextlib.contextmanager
-def _disk_refusals() -> Iterator[None]:
+def _shortages_refused() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise (disk_refusal(error) or error) from None
+        raise (shortage_refusal(error) or error) from None

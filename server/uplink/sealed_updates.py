@@ -19,6 +19,7 @@ from models.compression.update_format import UpdateFormats
 from models.vector.codec import CodecError
 from models.vector.codec import check_finite as check_elements
 from privacy.clipping.clip import UnusableUpdateError, check_finite
+from privacy.foundation.shortages import is_shortage
 from privacy.identities.certificates import CertifiedKey
 from privacy.identities.party import Identity
 from privacy.sealing.envelope import MessageContext, Opener, UnsealError, payload_bytes_of
@@ -156,6 +157,9 @@ class UpdateOpener:
         """Open updates in their order, the next ones while the caller works on this one.
 
         Each is valid until the next is asked for; None stands for one that no longer opens.
+
+        Raises:
+            OSError: If there is no descriptor left to open one with.
         """
         with ThreadPoolExecutor(self.open_at_once, thread_name_prefix="sotto-unseal") as ahead:
             lent: deque[tuple[_Lent, Future[Tensor | None]]] = deque()
@@ -170,7 +174,8 @@ class UpdateOpener:
             finally:
                 # A caller that gives up must not take the buffers with it.
                 for left, entering in lent:
-                    _return(left, entering.result())
+                    if entering.exception() is None:
+                        _return(left, entering.result())
 
     def _size_of(self, sealed: SealedUpdate) -> int:
         """Return the size of an update's payload, from that of its file where sizes vary."""
@@ -242,7 +247,12 @@ def _attempt_of(sealed: SealedUpdate) -> tuple[int, int | None]:
 def _enter(loan: _Lent) -> Tensor | None:
     try:
         return loan.__enter__()[0]
-    except (RefusedError, OSError):
+    except RefusedError:
+        return None
+    except OSError as error:
+        # An acknowledged update must not be lost for want of a descriptor.
+        if is_shortage(error):
+            raise
         return None
 
 

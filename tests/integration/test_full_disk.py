@@ -1,65 +1,88 @@
-"""A coordinator whose disk fills up while a round closes loses nothing of the round."""
+"""A coordinator short of disk or descriptors while a round closes waits, and loses nothing."""
 
 import re
+import resource
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.integration.conftest import Make
-from tests.integration.device import next_lease
+from tests.integration.device import Device, next_lease
 from tests.integration.federation import Federation
 from tests.integration.real_device import await_rounds
 from tests.integration.test_round import expected_digest
 
 pytestmark = pytest.mark.xdist_group("full disk")
 
-# Every new file whose path ends so lies on a device that has no room: the kernel's own ENOSPC.
+# Every new file whose path ends so lies on a device that has no room, the kernel's own ENOSPC, for
+# as long as the mark is there.
 PROGRAM = """
 import os, sys
-full, opened = sys.argv[1], os.open
+full, mark, opened = sys.argv[1], sys.argv[2], os.open
 
 def open_without_room(path, flags, *more, **named):
-    if flags & os.O_CREAT and os.fspath(path).endswith(full):
+    if flags & os.O_CREAT and os.fspath(path).endswith(full) and os.path.exists(mark):
         return opened("/dev/full", os.O_WRONLY)
     return opened(path, flags, *more, **named)
 
 from server.cli import main
 print("patched", flush=True)
 os.open = open_without_room
-sys.exit(main(["run", sys.argv[2]]))
+sys.exit(main(["run", sys.argv[3]]))
 """
 
 
-class FullDiskCommand:
-    """Hold ``sotto-server run`` on a disk that has no room for one file."""
+class ShortCommand:
+    """Hold ``sotto-server run`` on a disk that has no room for one file until room is made."""
 
     def __init__(self, root: Path, full: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", PROGRAM, full, str(root)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.mark = root.parent / "no room"
+        self.mark.touch()
+        self._log = root.parent / "short.log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-c", PROGRAM, full, str(self.mark), str(root)],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "patched\n"
         assert self.process.stdout.readline().startswith("enrolment on port")
 
-    def last_line(self) -> str:
-        """Wait for its end and return what it told the operator."""
-        _, errors = self.process.communicate(timeout=60)
-        assert self.process.returncode == 1
-        return errors.splitlines()[-1]
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def await_line(self, line: str) -> None:
+        """Wait until the operator is told."""
+        until(lambda: re.search(line, self.log) is not None)
+
+    def end(self) -> None:
+        """End it as its operator would, and see that it had not ended by itself."""
+        assert self.process.poll() is None, self.log
+        self.process.terminate()
+        assert self.process.wait(20) == 0
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
 
-def commit_all(federation: Federation) -> list[str]:
-    """Let two devices commit to round 1; the coordinator may die of the second commit."""
-    devices = federation.enrol(2)
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def commit_all(federation: Federation, devices: list[Device]) -> None:
+    """Let two devices commit to round 1."""
     streams = [device.check_in() for device in devices]
     for device, orders in zip(devices, streams, strict=True):
         device.take_part(next_lease(orders))
-    return [device.name for device in devices]
 
 
 def sealed_updates(federation: Federation) -> int:
@@ -67,50 +90,77 @@ def sealed_updates(federation: Federation) -> int:
 
 
 @pytest.mark.parametrize("full", ["parameters.bin", "release.json"])
-def test_a_round_that_found_no_room_closes_after_room_was_made(
+def test_a_round_that_found_no_room_closes_by_itself_after_room_was_made(
     make_federation: Make, full: str
 ) -> None:
     federation = make_federation(cap=1)
-    command = FullDiskCommand(federation.root, f"-000001/{full}")
-    names = commit_all(federation)
+    command = ShortCommand(federation.root, f"-000001/{full}")
+    devices = federation.enrol(2)
+    commit_all(federation, devices)
 
-    told = command.last_line()
+    command.await_line("the release of round 1 waits for room on the disk")
 
-    assert re.fullmatch(
-        rf"sotto-server: the disk of {re.escape(str(federation.root))} is full \(\d+ MiB free\); "
-        rf"make room and run `sotto-server run {re.escape(str(federation.root))}` again: .*",
-        told,
-    )
     # Nothing was released, and what was acknowledged waits, sealed.
     assert federation.releases() == []
     assert sealed_updates(federation) == 2
     assert not (federation.folder.releases / "000001").exists()
-    # With room again the round closes, with the devices away, in the model it had to end in.
-    federation.start()
+    # With room again the round closes, in the same process, in the model it had to end in.
+    command.mark.unlink()
     await_rounds(federation, 1)
     (release,) = federation.releases()
     assert release.contribution_count == 2
+    names = [device.name for device in devices]
     assert release.parameters_sha256.hex() == expected_digest(federation, names, 1)
+    command.end()
 
 
-def test_no_room_behind_a_round_stops_the_next_close_and_loses_neither(
+def test_no_room_behind_a_round_delays_the_next_close_and_loses_neither(
     make_federation: Make,
 ) -> None:
     federation = make_federation(cap=2)
     federation.folder.metrics.symlink_to("/dev/full")
-    command = FullDiskCommand(federation.root, "no file at all")
+    command = ShortCommand(federation.root, "no file at all")
     devices = federation.enrol(2)
     streams = [device.check_in() for device in devices]
     for _ in range(2):
         for device, orders in zip(devices, streams, strict=True):
             device.take_part(next_lease(orders))
 
-    assert command.last_line().startswith("sotto-server: the disk of ")
+    command.await_line("what follows the release of round 1 waits for room on the disk")
 
+    assert len(federation.releases()) == 1
     federation.folder.metrics.unlink()
-    federation.start()
     await_rounds(federation, 2)
     releases = federation.releases()
     assert [release.contribution_count for release in releases] == [2, 2]
     names = [device.name for device in devices]
     assert releases[-1].parameters_sha256.hex() == expected_digest(federation, names, 2)
+    until(lambda: federation.folder.metrics.read_bytes().count(b"\n") == 2)
+    command.end()
+
+
+def test_a_round_that_closes_without_a_descriptor_left_waits_and_loses_no_update(
+    make_federation: Make,
+) -> None:
+    federation = make_federation(cap=1, quorum=1, deadline=4.0)
+    command = ShortCommand(federation.root, "no file at all")
+    pid = command.process.pid
+    devices = federation.enrol(2)
+    streams = [device.check_in() for device in devices]
+    devices[0].take_part(next_lease(streams[0]))
+    # What it holds open it keeps; from now on nothing more opens, and at the deadline the round
+    # closes with the one update.
+    held = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    in_use = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
+    least_free = next(number for number in range(len(in_use) + 1) if number not in in_use)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (least_free, held[1]))
+
+    command.await_line("round 1 waits for descriptors")
+
+    assert federation.releases() == []
+    assert sealed_updates(federation) == 1
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, held)
+    await_rounds(federation, 1)
+    (release,) = federation.releases()
+    assert release.contribution_count == 1
+    command.end()

@@ -5,7 +5,7 @@ import grpc
 import pytest
 
 import server.devices.refused_calls
-from edge_client.wire.refusal import RefusedError, UnreachableError, failure_of
+from edge_client.wire.refusal import FAULT_CODES, RefusedError, UnreachableError, failure_of
 from protos.refusals import RefusalCode
 
 
@@ -36,7 +36,7 @@ def test_only_what_a_person_must_mend_is_fatal(code: str, fatal: bool) -> None:
     assert RefusedError(code, "").is_fatal is fatal
 
 
-@pytest.mark.parametrize("code", RefusalCode)
+@pytest.mark.parametrize("code", [code for code in RefusalCode if code not in FAULT_CODES])
 def test_a_device_reads_each_code_that_the_coordinator_answers_with(code: RefusalCode) -> None:
     context = AsyncMock()
 
@@ -49,3 +49,8 @@ def test_a_device_reads_each_code_that_the_coordinator_answers_with(code: Refusa
 
     assert isinstance(failure, RefusedError)
     assert failure.code == code
+
+
+@pytest.mark.parametrize("code", ["too_slow", "coordinator_failed"])
+def test_a_code_that_decides_nothing_is_tried_again_like_a_broken_connection(code: str) -> None:
+    assert isinstance(failure_of(failed(("sotto-code", code))), UnreachableError)

@@ -11,7 +11,7 @@ from protos import federation_pb2_grpc as pb_grpc
 from protos.refusals import RefusalCode
 from protos.version import PROTOCOL_VERSION
 from server.devices.membership import Membership
-from server.services.enrolment import EnrolmentService
+from server.services.enrolment import EnrolmentService, add_enrolment
 
 BURST = 50
 """What the service's own remark promises: fifty devices behind one address at once."""
@@ -32,7 +32,7 @@ async def call_until_refused(membership: Counting) -> grpc.aio.AioRpcError:
     """Enrol over sockets, each call on a connection of its own, until one is refused."""
     server = grpc.aio.server()
     service = EnrolmentService(cast("Membership", membership), "run")
-    pb_grpc.add_EnrolmentServicer_to_server(service, server)
+    add_enrolment(service, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     request = pb.EnrolRequest(protocol_version=PROTOCOL_VERSION, token=bytes(16))

@@ -1,7 +1,7 @@
 """Uploads onto disk, with connections that break and processes that die."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -163,10 +163,9 @@ def test_a_newer_stream_takes_over_from_one_that_hangs(desk: UploadDesk) -> None
             # The piece is written when the older stream asks for its next.
             await asyncio.sleep(0)
         assert await desk.receive(NONCE, 3, pieces_of(b"def")) == 6
-        goes_on.set()
-        with pytest.raises(RefusedError) as caught:
-            await older
-        return caught.value.code
+        # The older one ends though nothing comes that could wake it.
+        assert not goes_on.is_set()
+        return await code_of(older)
 
     assert asyncio.run(take_over()) is RefusalCode.UPLOAD_SUPERSEDED
     assert desk.completed(NONCE, FIRST).read_bytes() == b"abcdef"
@@ -198,3 +197,76 @@ def test_uploads_are_their_owners_alone(desk: UploadDesk, tmp_path: Path) -> Non
 
     for path in (tmp_path / "uploads", *(tmp_path / "uploads").iterdir()):
         assert path.stat().st_mode & 0o077 == 0
+
+
+def held_by_this_process() -> tuple[int, int]:
+    """Return the open descriptors of uploads, and the bytes of those that have no name any more."""
+    opened, nameless = 0, 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        try:
+            target, state = str(descriptor.readlink()), descriptor.stat()
+        except OSError:
+            continue
+        if ".part" in target:
+            opened += 1
+            nameless += state.st_size if target.endswith(" (deleted)") else 0
+    return opened, nameless
+
+
+async def hanging(*pieces: bytes) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+    await asyncio.Event().wait()
+
+
+async def begin(desk: UploadDesk, message_id: bytes) -> asyncio.Task[int]:
+    """Open a message and start a stream of it that stops after 1,000 bytes."""
+    desk.open(NONCE, message_id, 2000)
+    stream = asyncio.create_task(desk.receive(NONCE, 0, hanging(bytes(1000))))
+    while desk.open(NONCE, message_id, 2000) != 1000:
+        await asyncio.sleep(0.001)
+    return stream
+
+
+async def code_of(stream: "asyncio.Task[int]") -> RefusalCode:
+    with pytest.raises(RefusedError) as caught:
+        await asyncio.wait_for(stream, 5)
+    return caught.value.code
+
+
+def test_sixty_replaced_uploads_hold_one_file_together(desk: UploadDesk) -> None:
+    async def replace_often() -> list[RefusalCode]:
+        streams = [await begin(desk, bytes([number]) * 16) for number in range(60)]
+        ended = [await code_of(stream) for stream in streams[:-1]]
+        assert held_by_this_process() == (1, 0)
+        desk.forget(NONCE)
+        return [*ended, await code_of(streams[-1])]
+
+    assert asyncio.run(replace_often()) == 59 * [RefusalCode.UPLOAD_SUPERSEDED] + [RefusalCode.LATE]
+    assert held_by_this_process() == (0, 0)
+
+
+@pytest.mark.parametrize("end", [UploadDesk.sweep, lambda desk: desk.forget(NONCE)])
+def test_the_end_of_a_lease_or_of_the_round_ends_its_stream(
+    desk: UploadDesk, end: Callable[[UploadDesk], None]
+) -> None:
+    async def end_it() -> RefusalCode:
+        stream = await begin(desk, FIRST)
+        end(desk)
+        return await code_of(stream)
+
+    assert asyncio.run(end_it()) is RefusalCode.LATE
+    assert held_by_this_process() == (0, 0)
+
+
+def test_a_stream_without_a_next_piece_ends_in_time_and_keeps_what_came(
+    tmp_path: Path, threads: Threads
+) -> None:
+    impatient = UploadDesk(tmp_path / "uploads", threads, piece_s=0.2)
+
+    async def wait() -> RefusalCode:
+        return await code_of(await begin(impatient, FIRST))
+
+    assert asyncio.run(wait()) is RefusalCode.TOO_SLOW
+    assert held_by_this_process() == (0, 0)
+    assert impatient.open(NONCE, FIRST, 2000) == 1000
