@@ -32,7 +32,6 @@ TIMEOUT_S = 300.0
 MODEL_8_MIB = {"words": 9_714, "hidden": 192}
 MODEL_10_M = {"words": 10_000, "hidden": 703}
 LARGE_BYTES = 4 * 10_009_472
-TEXT = "the train is late again\ni will be home at eight\ncan you buy bread and milk\n"
 
 
 def round_seconds(deployment: Deployment, first: int) -> list[float]:
@@ -65,7 +64,7 @@ def small_rounds(rounds: int, child_rounds: int) -> dict[str, float]:
         seconds = round_seconds(deployment, first)
         deployment.stop_devices()
         for number in range(2):
-            start_training_device(deployment, number)
+            deployment.start_training_device(number)
         # The round that was open when the devices changed, and the first that starts a child.
         first_trained = deployment.rounds_logged() + 2
         deployment.await_rounds(first_trained + child_rounds, TIMEOUT_S)
@@ -77,17 +76,6 @@ def small_rounds(rounds: int, child_rounds: int) -> dict[str, float]:
             * 1e3,
             "rounds": len(seconds),
         }
-
-
-def start_training_device(deployment: Deployment, number: int) -> None:
-    """Start ``sotto-client run`` on a few sentences, with a fresh process each round."""
-    device = deployment.device_folder(number)
-    device.client_settings.write_text("keep_warm_s = 0.0\n[policy]\nidle = false\n")
-    text = device.path / "messages"
-    text.mkdir()
-    (text / "messages.txt").write_text(TEXT)
-    arguments = ("run", str(device.path), "--data", str(text), "--device", "cpu")
-    deployment.start_device(number, "edge_client.cli", *arguments)
 
 
 def large_round_s(rounds: int) -> float:

@@ -10,6 +10,9 @@ from functools import lru_cache
 
 from protos import federation_pb2 as pb
 
+RESUMED_PIECE_BYTES = 256 << 10
+"""Data of a chunk once a connection was lost: of what breaks off, only whole chunks are kept."""
+
 Kind = Callable[..., pb.ModelChunk | pb.UploadChunk]
 """A chunk's class."""
 

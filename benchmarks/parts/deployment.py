@@ -26,6 +26,7 @@ from server.records.tables import releases
 from server.services.admin_client import admin_stub
 
 STOP_TIMEOUT_S = 10.0
+_TEXT = "the train is late again\ni will be home at eight\ncan you buy bread and milk\n"
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _SETTINGS = """
 seed = 1
@@ -61,6 +62,7 @@ cap = {cap}
 cohort_size = {cohort}
 quorum = {quorum}
 deadline_s = {deadline_s}
+retry_limit = {retry_limit}
 
 [listen]
 enrolment = "127.0.0.1:{enrolment}"
@@ -77,8 +79,10 @@ class Deployment:
 
     Attributes:
         root: The coordinator's folder.
-        devices: The devices' processes, in the order of their names.
+        devices: The devices' processes, in the order in which they were started.
         coordinator: The coordinator's process.
+        devices_port: Where it listens for enrolled devices.
+        config: Its settings.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Deployment:
         quorum: int | None = None,
         deadline_s: float = 600.0,
         cap: int = 1_000_000,
+        retry_limit: int = 3,
     ) -> None:
         """Found a federation.
 
@@ -102,13 +107,14 @@ class Deployment:
             quorum: Fewest updates of a round; the cohort if absent.
             deadline_s: Seconds of a round at most.
             cap: Rounds of the run.
+            retry_limit: New attempts at a round that missed its quorum.
         """
         self.root = folder / "coordinator"
         self.devices: list[subprocess.Popen[bytes]] = []
         self.coordinator: subprocess.Popen[str] | None = None
         self._folder = folder
         self._cohort = cohort
-        enrolment, devices = _free_ports(2)
+        enrolment, self.devices_port = _free_ports(2)
         settings = _SETTINGS.format(
             words=words,
             hidden=hidden,
@@ -116,10 +122,11 @@ class Deployment:
             quorum=cohort if quorum is None else quorum,
             deadline_s=deadline_s,
             cap=cap,
+            retry_limit=retry_limit,
             enrolment=enrolment,
-            devices=devices,
+            devices=self.devices_port,
         )
-        self._config = found(self.root, settings, [])
+        self.config = found(self.root, settings, [])
 
     def __enter__(self) -> "Deployment":
         return self
@@ -147,7 +154,7 @@ class Deployment:
     def enrol(self) -> None:
         """Enrol as many devices as a cohort has."""
         invites = write_invites(
-            ServerFolder(self.root), self._config, self._folder / "invites", count=self._cohort
+            ServerFolder(self.root), self.config, self._folder / "invites", count=self._cohort
         )
         for number, invite in enumerate(invites):
             folder = self.device_folder(number)
@@ -164,18 +171,32 @@ class Deployment:
             number, "benchmarks.parts.idle_device", str(self.device_folder(number).path), *arguments
         )
 
-    def start_device(self, number: int, module: str, *arguments: str) -> None:
-        """Start a device's agent."""
-        with (self._folder / f"device-{number}.log").open("ab") as log:
-            self.devices.append(
-                subprocess.Popen(
-                    # Not -P: an installed package named benchmarks would hide this one.
-                    [sys.executable, "-m", module, *arguments],
-                    cwd=_CHECKOUT,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                )
+    def start_device(self, number: int, module: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a device's agent, also one that has ended, and return its process."""
+        with self.device_log(number).open("ab") as log:
+            process = subprocess.Popen(
+                # Not -P: an installed package named benchmarks would hide this one.
+                [sys.executable, "-m", module, *arguments],
+                cwd=_CHECKOUT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
+        self.devices.append(process)
+        return process
+
+    def start_training_device(self, number: int, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start ``sotto-client run`` on a few sentences, with a fresh process each round."""
+        device = self.device_folder(number)
+        device.client_settings.write_text("keep_warm_s = 0.0\n[policy]\nidle = false\n")
+        text = device.path / "messages"
+        text.mkdir(exist_ok=True)
+        (text / "messages.txt").write_text(_TEXT)
+        command = (*arguments, "run", str(device.path), "--data", str(text), "--device", "cpu")
+        return self.start_device(number, "edge_client.cli", *command)
+
+    def device_log(self, number: int) -> Path:
+        """Return the file to which a device's agent writes."""
+        return self._folder / f"device-{number}.log"
 
     def stop_devices(self) -> None:
         """End every device's agent, and with it what it has started."""
@@ -188,7 +209,7 @@ class Deployment:
     # Any row: the columns of the table of releases.
     def released(self) -> Sequence[Row[tuple[object, ...]]]:
         """Return every released round but the initial parameters, oldest first."""
-        store = open_store(self._config.store)
+        store = open_store(self.config.store)
         try:
             with store.read() as connection:
                 return connection.execute(
@@ -226,7 +247,7 @@ class Deployment:
 
     def status(self) -> pb.StatusResponse:
         """Ask the coordinator where the run stands."""
-        with admin_stub(self.root / self._config.listen.admin_socket) as stub:
+        with admin_stub(self.root / self.config.listen.admin_socket) as stub:
             return stub.Status(pb.StatusRequest())
 
     def kill_coordinator(self) -> None:

@@ -57,6 +57,7 @@ class Agent:
         self._sensors = sensors
         self._clock = clock
         self._renew = False
+        self._had_orders = False
 
     async def run(self, *, once: bool) -> Ended:
         """Serve leases; with ``once``, return after one lease or at the end of the run.
@@ -74,7 +75,7 @@ class Agent:
         try:
             while True:
                 await self._until_allowed()
-                began = self._clock()
+                began, self._had_orders = self._clock(), False
                 try:
                     check_data_at_hand(self._device.data)
                     ended = await self._session(once=once)
@@ -85,8 +86,9 @@ class Agent:
                     await _pause(DATA_INTERVAL_S, str(error))
                 except (UnreachableError, OSError) as error:
                     # A full disk is no reason to stop: what is sealed is kept for the next try.
-                    if self._clock() - began > LAST_CEILING_S:
-                        # The stream held for longer than any wait: this is a first failure.
+                    if self._clock() - began > LAST_CEILING_S or self._lost_work(error):
+                        # The stream held for longer than any wait, or its network broke in the
+                        # middle of work: this is a first failure.
                         waits = delays(random.SystemRandom())
                     await _pause(next(waits), str(error))
                 except RefusedError as refusal:
@@ -112,9 +114,20 @@ class Agent:
                 await self._renew_certificates(transport)
                 return Ended(0.0, "certificates renewed")
             session = Session(self._device, transport, once=once)
-            return await session.run(
-                self._until_forbidden, lambda: self._until_renewal_due(identity)
-            )
+            try:
+                return await session.run(
+                    self._until_forbidden, lambda: self._until_renewal_due(identity)
+                )
+            finally:
+                self._had_orders = session.brought_orders
+
+    def _lost_work(self, error: UnreachableError | OSError) -> bool:
+        """Return whether only the network failed, on a stream down which orders had come.
+
+        On a line that breaks every few megabytes, waits that grew with each break would leave no
+        time for a round. A coordinator that fails by itself, or a full disk, is no such line.
+        """
+        return self._had_orders and isinstance(error, UnreachableError) and error.is_network
 
     async def _renew_certificates(self, transport: Transport) -> None:
         await renew_certificates(

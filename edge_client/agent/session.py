@@ -45,9 +45,14 @@ class Ended:
 
 
 class Session:
-    """One stream, whose leases are served."""
+    """One stream, whose leases are served.
+
+    Attributes:
+        brought_orders: Whether the coordinator has pushed anything down the stream.
+    """
 
     def __init__(self, device: Device, transport: Transport, *, once: bool) -> None:
+        self.brought_orders = False
         self._device = device
         self._transport = transport
         self._once = once
@@ -139,7 +144,8 @@ class Session:
         self, order: wire.WorkOrder | None, leave: asyncio.Future[None]
     ) -> Ended | None:
         if order is None:
-            raise UnreachableError("the coordinator closed the stream")
+            raise UnreachableError("the coordinator closed the stream", is_network=True)
+        self.brought_orders = True
         if order.HasField("lease_ended"):
             if order.lease_ended.nonce == self._nonce:
                 await self._stop_work()

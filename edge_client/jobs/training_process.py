@@ -6,12 +6,16 @@ next: importing torch costs a second and 200 MB, and the device's owner weighs t
 
 import asyncio
 import contextlib
+import logging
+import signal
 import sys
 from typing import Protocol
 
 import msgspec
 
 from edge_client.jobs.job import TRAINING_DIED, Failed, Job, Outcome, decode_outcome, encode
+
+logger = logging.getLogger(__name__)
 
 
 class Trainer(Protocol):
@@ -37,12 +41,25 @@ class ChildTrainer:
         self._cooling: asyncio.TimerHandle | None = None
 
     async def run(self, job: Job) -> Outcome:
-        """Do one job in the child, starting one where none is warm."""
+        """Do one job in the child, starting one where none is warm.
+
+        A child that the machine kills, for its memory most often, says nothing about the plan: the
+        job gets one more.
+        """
+        outcome, status = await self._run_once(job)
+        if status == -signal.SIGKILL:
+            logger.warning("the training process was killed; the work begins once more")
+            outcome, _ = await self._run_once(job)
+        return outcome
+
+    async def _run_once(self, job: Job) -> tuple[Outcome, int | None]:
+        """Return the outcome, and the child's exit status if it ended before it answered."""
         process = await self._warm_process()
         answered = False
         try:
             outcome = await _exchange(process, job)
-            answered = process.returncode is None
+            status = process.returncode
+            answered = status is None
         finally:
             # Cancelled, or the child broke: whatever it was doing must not go on.
             if not answered or self.keep_warm_s == 0:
@@ -50,7 +67,7 @@ class ChildTrainer:
         if answered and self.keep_warm_s > 0:
             loop = asyncio.get_running_loop()
             self._cooling = loop.call_later(self.keep_warm_s, _kill, process)
-        return outcome
+        return outcome, status
 
     async def close(self) -> None:
         """End the child and wait until it is gone."""

@@ -44,14 +44,26 @@ class RefusedError(Exception):
 
 
 class UnreachableError(Exception):
-    """Raised when the coordinator cannot be reached or the connection broke."""
+    """Raised when the coordinator cannot be reached or the connection broke.
+
+    Attributes:
+        is_network: Whether the network failed; False where the coordinator answered, and what it
+            answered was no refusal.
+    """
+
+    def __init__(self, reason: str, *, is_network: bool = False) -> None:
+        super().__init__(reason)
+        self.is_network = is_network
 
 
 def failure_of(error: grpc.aio.AioRpcError) -> RefusedError | UnreachableError:
     """Return the refusal that a failed call carries, or say that the network failed."""
     code = refusal_code(error.trailing_metadata())
     if code is None or code in FAULT_CODES:
-        return UnreachableError(f"{error.code().name.lower()}: {error.details()}")
+        return UnreachableError(
+            f"{error.code().name.lower()}: {error.details()}",
+            is_network=error.code() is grpc.StatusCode.UNAVAILABLE,
+        )
     return RefusedError(code, error.details() or "no reason given")
 
 

@@ -1,7 +1,8 @@
 """Speak to the coordinator: one mutual-TLS channel, and each call of the wire as one coroutine.
 
 Every failure is a refusal with the coordinator's code, or an unreachable coordinator. Bytes travel
-in pieces of about 1 MiB, so a model never lies in the agent's memory whole.
+in pieces of about 1 MiB, so a model never lies in the agent's memory whole; what is left after a
+connection broke, in smaller ones.
 """
 
 import base64
@@ -21,7 +22,7 @@ from privacy.foundation.atomic_files import BytesLike
 from privacy.sealing.chunk_digest import CHUNK_BYTES
 from privacy.sealing.header import PREFIX_BYTES, TAG_BYTES
 from protos import federation_pb2 as wire
-from protos.data_chunks import large_data, start_of
+from protos.data_chunks import RESUMED_PIECE_BYTES, large_data, start_of
 from protos.federation_pb2_grpc import EnrolmentStub, FederationStub
 from protos.version import PLAN_VERSION, PROTOCOL_VERSION
 
@@ -244,10 +245,12 @@ def encoded_chunks(file: RawIOBase | BufferedIOBase, nonce: bytes, offset: int) 
     """Yield the rest of an unbuffered file as ``UploadChunk``; the first one names the lease."""
     head = wire.UploadChunk(lease_nonce=nonce, offset=offset).SerializeToString()
     memory = memoryview(bytearray(PREFIX_BYTES + PIECE_BYTES))
-    wanted = PIECE_BYTES if offset else len(memory)
+    # The rest of an upload is opened at its commit, so nothing asks for whole sealed chunks.
+    usual = RESUMED_PIECE_BYTES if offset else PIECE_BYTES
+    wanted = usual if offset else len(memory)
     while count := file.readinto(memory[:wanted]):
         yield encode_chunk(head, memory[:count])
-        head, wanted = b"", PIECE_BYTES
+        head, wanted = b"", usual
 
 
 def encode_chunk(head: bytes, data: BytesLike) -> bytes:

@@ -18,7 +18,7 @@ from privacy.sealing.envelope import (
     sealed_bytes,
 )
 from protos import federation_pb2 as pb
-from protos.data_chunks import start_of
+from protos.data_chunks import RESUMED_PIECE_BYTES, start_of
 
 
 class Downlink:
@@ -57,14 +57,21 @@ class Downlink:
         return cls(seal_body(payload, context, sender=sender))
 
     def pieces(self, recipient: CertifiedKey, offset: int) -> Iterator[bytes]:
-        """Yield one device's message from a byte offset on, as encoded ``ModelChunk`` messages."""
-        slip = self._slip(recipient)
+        """Yield one device's message from a byte offset on, as encoded ``ModelChunk`` messages.
+
+        The rest of one, after a lost connection, comes in smaller messages than a whole one.
+        """
+        slip, is_rest = self._slip(recipient), offset > 0
         for size, message in ((len(slip), encode_chunk(slip)), *self._messages):
             if offset >= size:
                 offset -= size
-                continue
-            yield message if offset == 0 else encode_chunk(message[offset - size :])
-            offset = 0
+            elif is_rest:
+                data = memoryview(message)[offset - size :]
+                for start in range(0, len(data), RESUMED_PIECE_BYTES):
+                    yield encode_chunk(data[start : start + RESUMED_PIECE_BYTES])
+                offset = 0
+            else:
+                yield message
 
     def _slip(self, recipient: CertifiedKey) -> bytes:
         """Return the same slip each time: a device that comes back has kept a part of it."""

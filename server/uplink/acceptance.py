@@ -141,13 +141,17 @@ class Intake:
             RefusedError: If there is no such lease, or as ``UploadDesk.receive``.
         """
         with self._counting():
-            return await self._receive(client, pieces)
-
-    async def _receive(self, client: str, pieces: AsyncIterator[UploadPiece]) -> int:
-        async with PacedCall():
-            first = await anext(aiter(pieces), None)
+            async with PacedCall():
+                first = await anext(aiter(pieces), None)
         if first is None:
+            # Not counted: most likely the connection broke, and nobody hears this.
             raise RefusedError(RefusalCode.CHUNK_SIZE, "an upload must have at least one chunk")
+        with self._counting():
+            return await self._receive(client, first, pieces)
+
+    async def _receive(
+        self, client: str, first: UploadPiece, pieces: AsyncIterator[UploadPiece]
+    ) -> int:
         lease, in_hand = self.lease_of(client, first.lease_nonce)
         arriving = await self._arriving(lease, in_hand, first.offset)
         try:

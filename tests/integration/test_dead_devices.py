@@ -1,5 +1,6 @@
 """Devices that go away: noticed at once, waited for until the deadline, and never longer."""
 
+import queue
 import time
 
 import grpc
@@ -66,8 +67,13 @@ def test_a_device_that_comes_back_has_its_lease_and_its_bytes(make_federation: M
     sealed, message_id = device.seal_update(lease)
     device.open_upload(lease, message_id, len(sealed))
     device.upload(lease, sealed[:1000])
+    # Its connection breaks while the next piece is on its way.
+    no_piece = queue.SimpleQueue[pb.UploadChunk]()
+    lost = device.stub.Upload.future(iter(no_piece.get, None))
+    time.sleep(0.2)
     device.close()
     wait_until_connected(federation, 0, limit_s=20.0)
+    assert lost.done()
 
     device.connect()
     orders = device.check_in()
@@ -80,6 +86,10 @@ def test_a_device_that_comes_back_has_its_lease_and_its_bytes(make_federation: M
     )
     assert device.open_upload(again, message_id, len(sealed)).offset == 1000
     assert device.send(again, sealed, message_id) == 1
+    assert next_lease(orders).round_number == 2
+    # Nobody was refused anything.
+    (release,) = federation.releases()
+    assert not [name for name in release.metrics if name.startswith("refused_")]
 
 
 def test_a_lost_place_goes_to_a_device_that_waits(make_federation: Make) -> None:

@@ -20,7 +20,7 @@ from edge_client.folder.layout import CoordinatorKeys
 from edge_client.jobs.job import Evaluated, Failed, Outcome, Trained
 from edge_client.owner.policy import PolicySettings
 from edge_client.owner.sensors import Reading
-from edge_client.wire.refusal import FATAL_CODES, RefusedError
+from edge_client.wire.refusal import FATAL_CODES, RefusedError, UnreachableError
 from edge_client.wire.transport import Transport
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import CertificateError
@@ -240,7 +240,7 @@ def test_a_stream_that_held_for_long_begins_the_waits_anew(
 ) -> None:
     scene = Scene(tmp_path, enrolled)
     scene.transport.unreachable = 4
-    held_s, waited = iter([0.0, 299.0, 301.0, 0.0, 0.0]), []
+    held_s, waited = iter([0.0, 19.0, 21.0, 0.0, 0.0]), []
 
     async def pause(seconds: float, reason: str) -> None:
         waited.append(seconds)
@@ -255,6 +255,44 @@ def test_a_stream_that_held_for_long_begins_the_waits_anew(
     scene.run(lease())
 
     assert waited == [0.25, 0.5, 0.25, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("is_network", "expected"), [(True, [0.25] * 3), (False, [0.25, 0.5, 1.0])]
+)
+def test_waits_grow_with_failures_of_the_coordinator_and_not_with_breaks_in_mid_work(
+    tmp_path: Path,
+    enrolled: Enrolled,
+    monkeypatch: pytest.MonkeyPatch,
+    is_network: bool,
+    expected: list[float],
+) -> None:
+    scene = Scene(tmp_path, enrolled)
+    fetch, failures, waited = scene.transport.fetch_model, [1, 2, 3], list[float]()
+
+    async def fetch_model(
+        lease: wire.Lease,
+        part: wire.ModelPart,
+        total_bytes: int,
+        target: Path,
+        base_sha256: bytes = b"",
+    ) -> None:
+        if failures:
+            failures.pop()
+            raise UnreachableError("as told", is_network=is_network)
+        await fetch(lease, part, total_bytes, target, base_sha256)
+
+    async def pause(seconds: float, reason: str) -> None:
+        waited.append(seconds)
+
+    monkeypatch.setattr(scene.transport, "fetch_model", fetch_model)
+    monkeypatch.setattr(agent_module, "delays", lambda _: iter([0.25, 0.5, 1.0, 2.0]))
+    monkeypatch.setattr(agent_module, "_pause", pause)
+
+    scene.run(*[lease()] * 4)
+
+    assert waited == expected
+    assert "report" in scene.transport.named
 
 
 def test_come_back_later_is_obeyed_and_the_end_of_the_run_ends_the_agent(

@@ -21,6 +21,11 @@ while read -r job; do echo '{"type":"Failed","code":"pid","reason":"'$$'"}'; don
 """
 DIES = "read -r job; exit 3"
 BABBLES = "read -r job; echo 'Segmentation fault'; exec sleep 60"
+IS_KILLED = "read -r job; kill -KILL $$"
+IS_KILLED_ONCE = f"""
+mark="$(dirname "$0")/killed"; [ -e "$mark" ] || {{ touch "$mark"; {IS_KILLED}; }}
+{ANSWERS_ITS_PID}
+"""
 WORKS_FOR_EVER = 'echo $$ > "$(dirname "$0")/pid"; read -r job; exec sleep 60'
 
 JOB = Job(
@@ -132,6 +137,24 @@ def test_a_process_that_dies_is_an_outcome_and_the_next_job_gets_another(
         code="training_died", reason="the training process ended with status 3 before it answered"
     )
     assert reason_of(answered) > 0
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [(IS_KILLED_ONCE, "pid"), (IS_KILLED, "training_died")]
+)
+def test_work_whose_process_was_killed_begins_once_more(
+    acting: Callable[[str], None], script: str, code: str
+) -> None:
+    acting(script)
+
+    async def be_killed() -> Outcome:
+        trainer = ChildTrainer(0.0)
+        return await trainer.run(JOB)
+
+    outcome = run(be_killed())
+
+    assert isinstance(outcome, Failed)
+    assert outcome.code == code
 
 
 def test_an_answer_that_is_none_is_an_outcome(acting: Callable[[str], None]) -> None:

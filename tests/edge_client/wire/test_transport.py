@@ -14,6 +14,7 @@ from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
 from protos import federation_pb2 as wire
 from protos import federation_pb2_grpc as wire_grpc
+from protos.data_chunks import RESUMED_PIECE_BYTES
 from tests.privacy.conftest import RUN, enrol
 
 OFFSET = 1000
@@ -75,4 +76,4 @@ def test_an_upload_that_breaks_counts_what_was_sent_and_no_more(tmp_path: Path) 
 
     counted = asyncio.run(asyncio.wait_for(upload(sealed, device, coordinator), 30))
 
-    assert PIECE_BYTES <= counted < TOTAL - OFFSET
+    assert RESUMED_PIECE_BYTES <= counted < TOTAL - OFFSET

@@ -11,6 +11,7 @@ from edge_client.wire.transport import PIECE_BYTES, chunk_data, encoded_chunks
 from privacy.sealing.chunk_digest import CHUNK_BYTES
 from privacy.sealing.header import PREFIX_BYTES, sealed_bytes
 from protos import federation_pb2 as pb
+from protos.data_chunks import RESUMED_PIECE_BYTES
 
 
 @given(data=st.binary(min_size=1, max_size=400), nonce=st.binary(min_size=16, max_size=16))
@@ -21,7 +22,7 @@ def test_chunks_are_encoded_as_protobuf_encodes_them(data: bytes, nonce: bytes) 
 
 
 def test_only_the_first_chunk_names_the_lease_and_the_offset() -> None:
-    data = bytes(2 * PIECE_BYTES + 5)
+    data = bytes(2 * RESUMED_PIECE_BYTES + 5)
 
     chunks = [
         pb.UploadChunk.FromString(chunk)
@@ -77,3 +78,14 @@ def test_each_piece_but_the_first_is_one_sealed_chunk() -> None:
 
     # Slip, header and signature go with the first; 16 bytes are a chunk's tag.
     assert sizes == [PREFIX_BYTES + CHUNK_BYTES + 16, CHUNK_BYTES + 16, 5 + 16]
+
+
+def test_the_rest_after_a_lost_connection_goes_in_pieces_of_a_quarter_of_a_mebibyte() -> None:
+    data = bytes(2 * RESUMED_PIECE_BYTES + 5)
+
+    sizes = [
+        len(pb.UploadChunk.FromString(chunk).data)
+        for chunk in encoded_chunks(io.BytesIO(data), b"n" * 16, offset=1 << 20)
+    ]
+
+    assert sizes == [262_144, 262_144, 5]
