@@ -87,13 +87,17 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """Take a part of the address; _BoundError if it is too long."""
-        self._count_field(len(url))
+        self._field_bytes += len(url)
+        if self._is_too_large():
+            raise _BoundError
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a field, of a trailer too; _BoundError if it is one too many."""
         self._field_count += 1
-        self._count_field(len(name) + len(value))
+        self._field_bytes += len(name) + len(value)
+        if self._is_too_large():
+            raise _BoundError
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -116,11 +120,6 @@ class BoundedConnection(HttpToolsProtocol):
             self._refuse_headers()
         else:
             super().send_400_response(msg)
-
-    def _count_field(self, size: int) -> None:
-        self._field_bytes += size
-        if self._is_too_large():
-            raise _BoundError
 
     def _is_too_large(self) -> bool:
         return self._field_bytes > LARGEST_HEADERS_BYTES or self._field_count > _MOST_FIELDS
