@@ -6,6 +6,7 @@ that nobody without a token can fill the server's memory or its list of connecti
 """
 
 import asyncio
+from asyncio.sslproto import SSLProtocol
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -18,6 +19,7 @@ TAKEN_WITHIN_S = 30.0
 """Longest time that a client may leave a piece of an answer untaken, in seconds."""
 
 _MOST_FIELDS = 128
+_TLS_BUFFER_BYTES = 1 << 15
 _MOST_PIPELINED = 8
 
 _TOO_LARGE = (
@@ -148,4 +150,6 @@ def bounded_connection(headers_s: float) -> type[BoundedConnection]:
         """A connection within this server's time."""
 
     Bounded.headers_s = headers_s
+    # asyncio makes a buffer of this size for each TLS connection, before any handshake: 256 KiB.
+    SSLProtocol.max_size = _TLS_BUFFER_BYTES
     return Bounded
