@@ -6,6 +6,7 @@ that nobody without a token can fill the server's memory or its list of connecti
 """
 
 import asyncio
+from asyncio.sslproto import SSLProtocol
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -18,6 +19,7 @@ TAKEN_WITHIN_S = 30.0
 """Longest time that a client may leave a piece of an answer untaken, in seconds."""
 
 _MOST_FIELDS = 128
+_TLS_BUFFER_BYTES = 1 << 15
 _MOST_PIPELINED = 8
 
 _TOO_LARGE = (
@@ -87,13 +89,17 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """Take a part of the address; _BoundError if it is too long."""
-        self._count_field(len(url))
+        self._field_bytes += len(url)
+        if self._is_too_large():
+            raise _BoundError
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a field, of a trailer too; _BoundError if it is one too many."""
         self._field_count += 1
-        self._count_field(len(name) + len(value))
+        self._field_bytes += len(name) + len(value)
+        if self._is_too_large():
+            raise _BoundError
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -116,11 +122,6 @@ class BoundedConnection(HttpToolsProtocol):
             self._refuse_headers()
         else:
             super().send_400_response(msg)
-
-    def _count_field(self, size: int) -> None:
-        self._field_bytes += size
-        if self._is_too_large():
-            raise _BoundError
 
     def _is_too_large(self) -> bool:
         return self._field_bytes > LARGEST_HEADERS_BYTES or self._field_count > _MOST_FIELDS
@@ -149,4 +150,6 @@ def bounded_connection(headers_s: float) -> type[BoundedConnection]:
         """A connection within this server's time."""
 
     Bounded.headers_s = headers_s
+    # asyncio makes a buffer of this size for each TLS connection, before any handshake: 256 KiB.
+    SSLProtocol.max_size = _TLS_BUFFER_BYTES
     return Bounded

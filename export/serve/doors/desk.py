@@ -70,16 +70,18 @@ class Desk:
 
         A client has one thread at a time: its other work waits, so that the others' need not.
         """
-        turn = self.room.turn_of(client)
+        loop, turn = asyncio.get_running_loop(), self.room.turn_of(client)
         await turn.acquire()
+        job = None
         try:
-            running = asyncio.get_running_loop().run_in_executor(self.threads, work)
-        except BaseException:
-            turn.release()
-            raise
-        # Not before the work is done, even if the client hangs up: a thread cannot be stopped.
-        running.add_done_callback(lambda _: turn.release())
-        return await asyncio.shield(running)
+            job = self.threads.submit(work)
+            return await asyncio.wrap_future(job)
+        finally:
+            if job is None or job.done():
+                turn.release()
+            else:
+                # The caller hung up, and a thread cannot be stopped: its turn is not over.
+                job.add_done_callback(lambda _: loop.call_soon_threadsafe(turn.release))
 
 
 class NotKnownError(Exception):
