@@ -19,22 +19,16 @@ from models.plan.plan import (
     plan_schema,
     upload_schema,
 )
+from models.settings.character import CharLstmSettings, CharTransformerSettings
 from models.settings.compression import CompressionSettings
 from models.settings.growth import GrowthSettings
 from models.settings.hypernetwork import EmbeddingFitSettings
-from models.settings.model import (
-    CharLstmSettings,
-    CharTransformerSettings,
-    ConvNetSettings,
-    GruLmSettings,
-    ModelSettings,
-    Seq2SeqSettings,
-    TransformerLmSettings,
-    TransformerTtsSettings,
-    VitSettings,
-    VocoderSettings,
-)
+from models.settings.image import ConvNetSettings, VitSettings
+from models.settings.model import GruLmSettings, ModelSettings, TransformerLmSettings
 from models.settings.personalisation import FedTpSettings, GlobalSettings, PFedGpSettings
+from models.settings.seq2seq import Seq2SeqSettings
+from models.settings.vocoder import VocoderSettings
+from models.settings.voice import TransformerTtsSettings
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.settings import NoNoise
