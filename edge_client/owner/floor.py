@@ -239,7 +239,13 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
             f"clipping_norm must be <= {largest} for this device, got {_told(norm)}; its owner can "
             "raise largest_clipping_norm, in floor.toml",
         )
-    if (below := below_noise(plan, floor)) is not None:
+    below = below_noise(
+        plan,
+        least_noise_multiplier=floor.least_noise_multiplier,
+        largest_epsilon=floor.largest_epsilon,
+        largest_delta=floor.largest_delta,
+    )
+    if below is not None:
         raise PlanBelowFloorError(*below)
     _check_crowd(plan, floor)
     # The model and the method.

@@ -10,7 +10,6 @@ from privacy.accounting.one_gaussian import gaussian_delta
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 
 if TYPE_CHECKING:
-    from edge_client.owner.floor import Floor
     from models.plan.plan import Plan
 
 NoiseCode = Literal["floor_noise_multiplier", "floor_epsilon", "floor_delta"]
@@ -23,13 +22,19 @@ def noises_counts(plan: "Plan") -> bool:
     return plan.evaluation_noise is not None and not isinstance(plan.privacy, LocalNoise)
 
 
-def below_noise(plan: "Plan", floor: "Floor") -> tuple[NoiseCode, str] | None:
-    """Return by which rule a plan is below the floor, and in which words; None if it is not."""
+def below_noise(
+    plan: "Plan",
+    *,
+    least_noise_multiplier: float | None,
+    largest_epsilon: float | None,
+    largest_delta: float | None,
+) -> tuple[NoiseCode, str] | None:
+    """Return by which rule of a floor a plan is below it, and in which words; None if it is not."""
     privacy = plan.privacy if isinstance(plan.privacy, _CALIBRATED) else None
     z = None if privacy is None else privacy.noise_multiplier
     if z is not None and plan.evaluation_noise is not None:
         z = min(z, plan.evaluation_noise.noise_multiplier)
-    least = floor.least_noise_multiplier
+    least = least_noise_multiplier
     # Written so that NaN is refused too, here and below.
     if least is not None and not (z is not None and z >= least):
         return "floor_noise_multiplier", (
@@ -37,17 +42,15 @@ def below_noise(plan: "Plan", floor: "Floor") -> tuple[NoiseCode, str] | None:
             "lower or remove least_noise_multiplier, in floor.toml"
         )
     epsilon = None if privacy is None else privacy.epsilon_budget
-    largest = floor.largest_epsilon
-    if largest is not None and not (epsilon is not None and epsilon <= largest):
+    if largest_epsilon is not None and not (epsilon is not None and epsilon <= largest_epsilon):
         return "floor_epsilon", (
-            f"epsilon_budget must be <= {largest} for this device, got {_told(epsilon)}; its owner "
+            f"epsilon_budget must be <= {largest_epsilon} for this device, got {_told(epsilon)}; its owner "
             "can raise or remove largest_epsilon, in floor.toml"
         )
     delta = None if privacy is None else privacy.delta
-    largest = floor.largest_delta
-    if largest is not None and not (delta is not None and delta <= largest):
+    if largest_delta is not None and not (delta is not None and delta <= largest_delta):
         return "floor_delta", (
-            f"delta must be <= {largest} for this device, got {_told(delta)}; its owner can raise "
+            f"delta must be <= {largest_delta} for this device, got {_told(delta)}; its owner can raise "
             "or remove largest_delta, in floor.toml"
         )
     if isinstance(privacy, LocalNoise) and not _keeps_its_budget(privacy):

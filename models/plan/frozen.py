@@ -31,16 +31,17 @@ def freeze(schema: Schema, names: Collection[str]) -> Schema:
     """
     if not names:
         return schema
+    wanted = set(names)
     known = {spec.name for spec in schema.tensors} | {spec.layer for spec in schema.tensors}
-    unknown = sorted(set(names) - known)
+    unknown = sorted(wanted - known)
     if unknown:
         raise ValueError(f"training.frozen must be of {', '.join(sorted(known))}, got {unknown}")
-    chosen = [spec for spec in schema.tensors if {spec.name, spec.layer} & set(names)]
+    chosen = {spec.name for spec in schema.tensors if {spec.name, spec.layer} & wanted}
     if len(chosen) == len(schema.tensors):
         raise ValueError(f"training.frozen must leave a tensor to train, got {sorted(names)}")
     return Schema(
         tuple(
-            msgspec.structs.replace(spec, role=Role.FROZEN) if spec in chosen else spec
+            msgspec.structs.replace(spec, role=Role.FROZEN) if spec.name in chosen else spec
             for spec in schema.tensors
         )
     )

@@ -4,10 +4,17 @@ A plan travels as JSON bytes inside the work order. Decoding is strict: an unkno
 for an integer is refused with its path, so two versions never misread each other.
 """
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
+from models.plan.bounds import (
+    MOST_PLAN_BYTES,
+    check_drawn_steps,
+    check_elements,
+    check_numbers,
+    check_step,
+)
 from models.plan.frozen import check_frozen, freeze
 from models.plan.roles import assign_roles, check_local_epochs, check_task
 from models.plan.word_rules import check_words
@@ -25,6 +32,7 @@ from models.settings.hypernetwork import (
     EmbeddingFitSettings,
     HypernetworkSettings,
     embedding_schema,
+    hypernetwork_schema,
 )
 from models.settings.layer_groups import check_layer_groups
 from models.settings.learning_rate import LearningRateDecay
@@ -35,7 +43,7 @@ from models.settings.personalisation import (
     PersonalisationSettings,
     PFedHnSettings,
 )
-from models.vector.schema import RECEIVED, RELEASED, SENT, Schema, TensorSpec
+from models.vector.schema import RECEIVED, RELEASED, SENT, Role, Schema, TensorSpec
 from privacy.example_level.settings import LOCAL_EPOCHS, ExamplePrivacySettings
 from privacy.noise.evaluation_settings import EvaluationNoise
 from privacy.noise.settings import PaperNoise, PrivacySettings
@@ -45,6 +53,13 @@ PlanKind = Literal["train", "evaluate", "fit_embedding", "fit_personal"]
 
 FITS: tuple[PlanKind, ...] = ("fit_embedding", "fit_personal")
 """Kinds for a device that took part in no round, to get a model of its own."""
+
+
+_Read = TypeVar("_Read")
+
+
+class _Versioned(msgspec.Struct):
+    version: int
 
 
 class PlanError(ValueError):
@@ -192,6 +207,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def __post_init__(self) -> None:
         check_hex(self, 32, "run")
         check_hex(self, 64, "schema_sha256")
+        self._check_bounds()
         if self.training.example_privacy is not None:
             self._check_private_examples()
         self._check_growth()
@@ -219,6 +235,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             )
         if self.evaluation_noise is not None and self.kind != "evaluate":
             raise ValueError(f'evaluation_noise belongs to kind "evaluate", got "{self.kind}"')
+
+    def _check_bounds(self) -> None:
+        """Check first what else would be multiplied out, or counted up to."""
+        check_numbers(self)
+        training, method = self.training, self.personalisation
+        check_step(batch_size=training.batch_size, bptt_steps=training.bptt_steps)
+        if training.example_privacy is not None:
+            rate = training.example_privacy.sampling_rate
+            check_drawn_steps(local_epochs=training.local_epochs, sampling_rate=rate)
+        whole = schema_of(self.model)
+        check_elements(whole, "model")
+        if self.kind == "fit_embedding" and isinstance(method, FedTpSettings | PFedHnSettings):
+            generated = assign_roles(method, whole).with_roles(Role.GENERATED)
+            check_elements(hypernetwork_schema(method.hypernetwork, generated), "hypernetwork")
 
     def _check_growth(self) -> None:
         if (self.growth is None) != (self.growth_stage is None):
@@ -255,18 +285,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 def decode_plan(encoded: bytes) -> Plan:
     """Decode a plan, strictly; a ``PlanError`` of another version says which side is older."""
-    try:
-        version = msgspec.json.decode(encoded, type=_Versioned).version
-    except msgspec.DecodeError as error:
-        raise PlanError(f"plan cannot be read: {error}") from None
+    if len(encoded) > MOST_PLAN_BYTES:
+        raise PlanError(f"plan must have at most {MOST_PLAN_BYTES} bytes, got {len(encoded)}")
+    version = _decoded(encoded, _Versioned).version
     if version != PLAN_VERSION:
         older = "this device" if version > PLAN_VERSION else "the coordinator"
         raise PlanError(
             f"plan version must be {PLAN_VERSION}, got {version}; {older} is older: update it"
         )
+    return _decoded(encoded, Plan)
+
+
+def _decoded(encoded: bytes, wanted: type[_Read]) -> _Read:
     try:
-        return msgspec.json.decode(encoded, type=Plan)
-    except msgspec.DecodeError as error:
+        return msgspec.json.decode(encoded, type=wanted)
+    except (msgspec.DecodeError, ValueError, ArithmeticError, RecursionError) as error:
+        # Beside what msgspec refuses: no UTF-8, numbers beyond any float, nesting without end.
         raise PlanError(f"plan cannot be read: {error}") from None
 
 
@@ -312,7 +346,3 @@ def upload_schema(plan: Plan) -> Schema:
     if plan.privacy.tells_fit:
         return Schema((*schema.tensors, TensorSpec(name="fitted", shape=(1,), layer="fitted")))
     return schema
-
-
-class _Versioned(msgspec.Struct):
-    version: int

@@ -1,8 +1,13 @@
 """Real agents with their training processes, against a real coordinator."""
 
+import hashlib
+
 import pytest
 
+from edge_client.folder.layout import DeviceFolder
 from models.networks.flat_parameters import initial_parameters
+from models.plan.release_record import RECORD_FILE
+from models.plan.signed_plan import SignedPlan
 from server.releases.files import read_release
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.real_device import (
@@ -30,6 +35,16 @@ def test_simulated_and_deployed_rounds_end_in_the_same_bits(
 
     expected = simulated(federation.config, [device.data for device in devices], rounds=3)
     assert [release.parameters_sha256 for release in federation.releases()] == expected
+    # Either side can show what was asked for: the plan that each device keeps with the
+    # coordinator's signature is the one in the release, whose digest is in the signed record.
+    released = (federation.folder.releases / "000003" / "plan.json").read_bytes()
+    record = (federation.folder.releases / "000003" / RECORD_FILE).read_text()
+    assert hashlib.sha256(released).hexdigest() in record
+    for device in devices:
+        folder = DeviceFolder(device.folder)
+        told = SignedPlan.decode(folder.signed_plan() or b"")
+        assert told.check(folder.enrolment().ca_certificate).role == "coordinator"
+        assert (told.round_number, told.plan) == (3, released)
 
 
 def test_simulated_and_deployed_rounds_clip_alike_where_the_norm_follows_the_clients(
