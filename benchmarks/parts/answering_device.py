@@ -93,7 +93,7 @@ class AnsweringDevice:
             nonce=NONCE,
             round_number=round_number,
             plan=crafted.plan.encode(),
-            base_sha256=hashlib.sha256(raw).digest(),
+            base_sha256=hashlib.sha256(raw.tobytes()).digest(),
             deadline_ms=60_000,
             download_bytes=len(sealed),
         )
@@ -122,7 +122,7 @@ class AnsweringDevice:
             round_number=round_number,
             slot=0,
             lease_nonce=bytes(16),
-            base_sha256=hashlib.sha256(raw).digest(),
+            base_sha256=hashlib.sha256(raw.tobytes()).digest(),
             schema_sha256=schema.sha256,
             deadline_ms=0,
         )
@@ -184,7 +184,10 @@ class _NotingTransport(Transport):
 
     def __init__(self, noted: Wire, sealed: bytes, words: Vocabulary) -> None:
         self._noted, self._sealed, self._words = noted, sealed, words
-        self._stub = self  # type: ignore[assignment]  # the calls that are made, and no others
+        # The calls that are made, and no others.
+        self._stub = self  # type: ignore[assignment]
+        self._fetch_model = self._model  # type: ignore[assignment]
+        self._upload = self._take  # type: ignore[assignment]
 
     async def OpenUpload(self, request: Any, timeout: float) -> Any:  # noqa: N802
         self._note(request)
@@ -206,11 +209,11 @@ class _NotingTransport(Transport):
         self._note(request)
         yield wire.VocabularyChunk(data=self._words.to_bytes())
 
-    async def _fetch_model(self, request: Any) -> AsyncIterator[bytes]:
+    async def _model(self, request: Any) -> AsyncIterator[bytes]:
         self._note(request)
         yield self._sealed
 
-    async def _upload(self, chunks: Iterator[bytes]) -> None:
+    async def _take(self, chunks: Iterator[bytes]) -> None:
         pieces = [wire.UploadChunk.FromString(chunk).data for chunk in chunks]
         self._noted.update = b"".join(pieces)
         self._noted.requests.append(("UploadChunk", str(len(self._noted.update))))

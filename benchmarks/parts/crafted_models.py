@@ -232,8 +232,8 @@ def _rates(draft: _Draft, tensors: Tensors) -> None:
     draft.training["learning_rate"] = draft.pick(_RATES)
     if "example_privacy" not in draft.training:
         draft.training["weight_decay"] = draft.pick((0.0, 1.0, 1e6, 1e30))
-        clip = draft.rng.choice([None, 1e-30, 1e6, 1e30])
-        draft.training["gradient_clipping_norm"] = None if clip is None else float(clip)
+        clip = draft.pick((0.0, 1e-30, 1e6, 1e30))
+        draft.training["gradient_clipping_norm"] = clip or None
         draft.training["local_epochs"] = int(draft.rng.choice([1, 3]))
     tensors["embedding.weight"][_ROW] *= np.float32(draft.pick((1.0, 1e3)))
 

@@ -12,7 +12,7 @@ from edge_client.agent.device import Device
 from edge_client.agent.lease import serve_lease
 from edge_client.jobs.job import Evaluated, Failed, Job, Outcome, Trained
 from edge_client.wire.refusal import RefusedError, UnreachableError
-from privacy.noise.settings import LocalNoise
+from privacy.noise.calibrated_settings import LocalNoise
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import (
     FLOOR,

@@ -22,7 +22,8 @@ from models.settings.personalisation import DittoSettings
 from models.vector.codec import FlatVector, decode, payload_size
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.identities.party import Identity
-from privacy.noise.settings import LocalNoise, NoNoise
+from privacy.noise.calibrated_settings import LocalNoise
+from privacy.noise.settings import NoNoise
 from privacy.sealing.envelope import Direction, open_sealed
 from tests.edge_client.job_scene import PARAMETERS, SCHEMA, Enrolled, Scene, enrol_device
 

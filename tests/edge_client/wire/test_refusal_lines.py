@@ -76,4 +76,4 @@ def _codes_of_refusals() -> list[str]:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "PlanRefusedError"
     )
     firsts = (call.args[0] for call in calls)
-    return [first.value for first in firsts if isinstance(first, ast.Constant)]
+    return [str(first.value) for first in firsts if isinstance(first, ast.Constant)]

@@ -10,7 +10,8 @@ from models.plan.plan import Plan, PlanError
 from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.personalisation import PFedMeSettings
 from privacy.example_level.settings import ExamplePrivacySettings
-from privacy.noise.settings import CentralNoise, LocalNoise, NoNoise, PrivacySettings
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise
+from privacy.noise.settings import NoNoise, PrivacySettings
 from tests.edge_client.training_plan import make_plan
 
 GUARANTEE: dict[str, Any] = {
