@@ -55,6 +55,7 @@ class HonestDevice:
 
     async def serve(self) -> None:
         """Take part in every round until cancelled."""
+        self._folder.empty_work()
         enrolment = self._folder.enrolment()
         device = Device(
             folder=self._folder,
@@ -78,10 +79,15 @@ class HonestDevice:
                 await asyncio.sleep(0.5)
 
     async def rounds(self, count: int) -> list[float]:
-        """Wait for so many more rounds and return their seconds."""
+        """Wait for so many more rounds and return their seconds.
+
+        Raises:
+            TimeoutError: If they take far longer than they may.
+        """
         first = len(self.seconds)
-        while len(self.seconds) < first + count:
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(10 * count * _DEADLINE_S):
+            while len(self.seconds) < first + count:
+                await asyncio.sleep(0.05)
         return self.seconds[first:]
 
 
