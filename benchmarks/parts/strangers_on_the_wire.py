@@ -13,6 +13,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -177,7 +178,7 @@ def superseded_uploads(siege: Siege) -> Iterator[Callable[[], object]]:
         return line
 
     for first in range(0, UPLOADS, _STREAMS // 2):
-        yield lambda first=first: replacing(first)
+        yield partial(replacing, first)
 
 
 def idle(siege: Siege) -> Iterator[Callable[[], object]]:

@@ -217,13 +217,12 @@ class ModelShelf:
     ) -> None:
         """Put a round's outcome, flat float32, shape ``(elements,)``, in the current model's place.
 
-        Figures of an evaluation are added. ``clear_up`` runs during the next round.
-
-        A full disk or a lack of descriptors is waited out, until when the current model stays.
+        Figures of an evaluation are added. ``clear_up`` runs during the next round. A full disk or
+        a lack of descriptors is waited out; until then the current model stays.
         """
-        step = f"the release of round {in_hand.round_number}"
+        step, run = f"the release of round {in_hand.round_number}", self._threads.run
         new = await until_possible(
-            step, lambda: self._threads.run(lambda: self._described(in_hand, parameters, figures))
+            step, lambda: run(lambda: self._described(in_hand, parameters, figures))
         )
         # The noise in it is drawn: what is repeated is the writing, never the draw.
         written = await until_possible(
@@ -231,27 +230,23 @@ class ModelShelf:
             lambda: self._writer.write(new, in_hand.plan.privacy, self._identity, self._seal),
         )
         await self.finish()
-        opened_at = in_hand.opened_at
-        duration_s = await until_possible(
-            step,
-            lambda: self._threads.run(
-                lambda: record_release(
-                    self._store,
-                    written.new,
-                    written.record,
-                    opened_at=opened_at,
-                    now=time.time(),
-                    failpoints=self._failpoints,
-                )
-            ),
-        )
+
+        def record() -> float:
+            return record_release(
+                self._store,
+                written.new,
+                written.record,
+                opened_at=in_hand.opened_at,
+                now=time.time(),
+                failpoints=self._failpoints,
+            )
+
+        duration_s = await until_possible(step, lambda: run(record))
         self._model, self._sealing = written.model, written.sealing
         number, metrics = new.round_number, new.metrics
         _LOG.info("round %s released in %.1f s: %s", number, duration_s, in_words(metrics))
         is_best = self._judge.observe(number, metrics)
         first_kept = number + 1 - self._config.store.keep_releases
-
-        begun: list[int] = []
 
         def follow_up() -> None:
             publish_release(
@@ -264,19 +259,10 @@ class ModelShelf:
                 failpoints=self._failpoints,
             )
             clear_up()
-            released = list_releases(self._store, number)
-            if number in begun:
-                # A disk that was full in the middle of the line has left half of it.
-                self._metrics.complete(released)
-            else:
-                begun.append(number)
-                self._metrics.write(released)
+            self._metrics.write(list_releases(self._store, number))
 
-        self._behind = asyncio.create_task(
-            until_possible(
-                f"what follows the release of round {number}", lambda: self._threads.run(follow_up)
-            )
-        )
+        what = f"what follows the release of round {number}"
+        self._behind = asyncio.create_task(until_possible(what, lambda: run(follow_up)))
 
     def _described(
         self, in_hand: RoundInHand, parameters: Tensor, figures: Mapping[str, Metric]

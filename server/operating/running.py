@@ -2,8 +2,7 @@
 
 import asyncio
 import contextlib
-import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +38,7 @@ from server.downlink.model_shelf import ModelShelf
 from server.downlink.personal_shelf import PersonalShelf
 from server.machine.nonces import derived_nonces
 from server.machine.rounds import RoundMachine
+from server.operating.stopping import stopping_on_signals
 from server.records.failpoints import UNARMED, Failpoints
 from server.records.folder import ServerFolder
 from server.records.inbox import Inbox
@@ -53,6 +53,7 @@ from server.releases.metrics_log import MetricsLog
 from server.releases.public_evaluation import PublicText
 from server.releases.storage import Storage
 from server.services.admin import AdminService
+from server.services.crowds import hand_back_after_crowds
 from server.services.devices import FederationService
 from server.services.enrolment import EnrolmentService
 from server.services.federation_calls import CallsUnderWay
@@ -214,7 +215,7 @@ class _Parts:
             machine.finish()
         desk, coordinator = self._make_coordinator(machine)
         running = asyncio.create_task(coordinator.run(restored))
-        with _stopping_on_signals(coordinator, running):
+        with stopping_on_signals(coordinator, running):
             async with self._listening(desk, coordinator) as ports:
                 on_ready(ports)
                 with contextlib.suppress(asyncio.CancelledError):
@@ -332,7 +333,11 @@ class _Parts:
             )
             opened.append(grpc_server)
             opened.append(await open_admin(admin, self._folder.root / listen.admin_socket))
-            yield Ports(enrolment=enrolment_port, devices=devices_port)
+            watching = asyncio.create_task(hand_back_after_crowds(self._storage.threads))
+            try:
+                yield Ports(enrolment=enrolment_port, devices=devices_port)
+            finally:
+                watching.cancel()
         finally:
             await asyncio.gather(*(grpc_server.stop(_GRACE_S) for grpc_server in opened))
 
@@ -341,23 +346,3 @@ def _public_text(config: FederationConfig, vocabulary: Vocabulary | None) -> Pub
     path = config.evaluation.public_text
     # The settings see to it that only a task with words has a public text.
     return None if path is None or vocabulary is None else PublicText(Path(path), vocabulary)
-
-
-@contextlib.contextmanager
-def _stopping_on_signals(coordinator: Coordinator, running: "asyncio.Task[None]") -> Iterator[None]:
-    loop = asyncio.get_running_loop()
-    drained: list[bool] = []
-
-    def terminate() -> None:
-        if drained:
-            running.cancel()
-        drained.append(True)
-        coordinator.drain()
-
-    loop.add_signal_handler(signal.SIGTERM, terminate)
-    loop.add_signal_handler(signal.SIGINT, running.cancel)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
-        loop.remove_signal_handler(signal.SIGINT)

@@ -6,7 +6,7 @@ restored run writes lines of rounds that it trains again: the last line of a rou
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -25,19 +25,31 @@ class MetricsLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._is_whole = True
 
-    def write(self, releases: Iterable[ReleaseSummary]) -> None:
-        """Append a line for each release."""
+    def write(self, releases: Sequence[ReleaseSummary]) -> None:
+        """Append a line for each release; after a full disk, what is left of them.
+
+        Raises:
+            OSError: If the disk is full; write the same again.
+        """
+        if not self._is_whole:
+            releases = self._missing(releases)
+        self._is_whole = False
         with self._path.open("ab") as log:
             log.writelines(msgspec.json.encode(_figures(release)) + b"\n" for release in releases)
+        self._is_whole = True
 
     def complete(self, releases: Sequence[ReleaseSummary]) -> None:
         """Append the lines that a crash or a full disk left out; one that was cut short goes."""
-        written = self._whole_lines()
-        missing = [release for release in releases if release.round_number not in written]
+        missing = self._missing(releases)
         if missing:
             self.write(missing)
             _LOG.info("wrote the figures of %d rounds that %s lacked", len(missing), self._path)
+
+    def _missing(self, releases: Sequence[ReleaseSummary]) -> list[ReleaseSummary]:
+        written = self._whole_lines()
+        return [release for release in releases if release.round_number not in written]
 
     def _whole_lines(self) -> set[int]:
         """Cut off a last line without its end, and return the rounds of all the others."""

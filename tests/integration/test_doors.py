@@ -14,7 +14,7 @@ from privacy.identities.party import Identity
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
 from protos.version import PROTOCOL_VERSION
-from tests.integration.device import Device, Orders, next_lease
+from tests.integration.device import Device, Orders, call_of, next_lease
 from tests.integration.federation import Federation, settings
 from tests.integration.test_refusals import refusal
 
@@ -139,8 +139,7 @@ def test_an_enrolment_has_at_most_64_kib(door: Door) -> None:
         pytest.raises(grpc.RpcError) as caught,
     ):
         pb_grpc.EnrolmentStub(channel).Enrol(request, timeout=10)
-    assert isinstance(caught.value, grpc.Call)
-    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert call_of(caught.value).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_a_device_renews_its_certificates_so_often_and_no_more(door: Door, tmp_path: Path) -> None:

@@ -1,0 +1,43 @@
+"""Memory goes back to the system when many connections have gone, and at no other time."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from server.records.threads import Threads
+from server.services import crowds
+
+CROWD = 20
+
+
+@pytest.fixture
+def handed_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Return a list that gets an element each time that memory is handed back."""
+    times: list[int] = []
+    monkeypatch.setattr(crowds, "hand_back_freed_memory", lambda: times.append(1))
+    yield times
+
+
+@pytest.mark.parametrize(("leaving", "times"), [(CROWD, 1), (CROWD // 2, 0)])
+def test_memory_is_handed_back_once_after_a_crowd_has_left(
+    handed_back: list[int], leaving: int, times: int
+) -> None:
+    async def come_and_go() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            watching = asyncio.create_task(
+                crowds.hand_back_after_crowds(Threads(executor), look_every_s=0.01, crowd=CROWD)
+            )
+            opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(leaving)]
+            await asyncio.sleep(0.1)
+            assert handed_back == []
+            for descriptor in opened:
+                os.close(descriptor)
+            await asyncio.sleep(0.1)
+            watching.cancel()
+
+    asyncio.run(come_and_go())
+
+    assert len(handed_back) == times
