@@ -36,6 +36,7 @@ from models.settings.personalisation import (
 )
 from models.vector.schema import RECEIVED, RELEASED, SENT, Schema, TensorSpec
 from privacy.example_level.settings import LOCAL_EPOCHS, ExamplePrivacySettings
+from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, decode_json
 from privacy.noise.evaluation_settings import EvaluationNoise
 from privacy.noise.settings import PaperNoise, PrivacySettings
 from protos.version import PLAN_VERSION
@@ -247,7 +248,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 def decode_plan(encoded: bytes) -> Plan:
     """Decode a plan, strictly; a ``PlanError`` of another version says which side is older."""
     try:
-        version = msgspec.json.decode(encoded, type=_Versioned).version
+        version = decode_json(encoded, _Versioned, at_most=LARGEST_RECORD_BYTES).version
     except msgspec.DecodeError as error:
         raise PlanError(f"plan cannot be read: {error}") from None
     if version != PLAN_VERSION:
@@ -256,7 +257,7 @@ def decode_plan(encoded: bytes) -> Plan:
             f"plan version must be {PLAN_VERSION}, got {version}; {older} is older: update it"
         )
     try:
-        return msgspec.json.decode(encoded, type=Plan)
+        return decode_json(encoded, Plan, at_most=LARGEST_RECORD_BYTES)
     except msgspec.DecodeError as error:
         raise PlanError(f"plan cannot be read: {error}") from None
 
