@@ -14,6 +14,7 @@ from models.plan.plan import Plan, PlanError, decode_plan, hypernetwork_of, plan
 from models.settings.hypernetwork import hypernetwork_schema
 from models.vector.schema import RELEASED, SENT, Role, Schema
 from privacy.foundation.removed_settings import check_removed
+from privacy.foundation.strict_json import decode_json
 from protos import federation_pb2 as wire
 
 # Header, signature, slip and codec header of a sealed model take less than this; the tag of each
@@ -39,7 +40,7 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
     """
     try:
         plan = decode_plan(lease.plan)
-        check_removed(msgspec.json.decode(lease.plan))
+        check_removed(decode_json(lease.plan, object))
     except (PlanError, msgspec.ValidationError) as error:
         raise PlanRefusedError("plan_unreadable", str(error)) from None
     schema = plan_schema(plan)

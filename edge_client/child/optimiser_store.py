@@ -14,7 +14,7 @@ from edge_client.descent.optimiser_growth import grow_optimiser_state
 from edge_client.descent.optimisers import OptimiserState
 from models.plan.plan import Plan
 from models.plan.stages import earlier_stages
-from models.vector.zip_damage import ZIP_DAMAGE
+from models.vector.archives import read_arrays
 from privacy.foundation.atomic_files import write_atomically
 
 
@@ -29,9 +29,9 @@ def read_optimiser_state(path: Path) -> OptimiserState:
         OptimiserStateError: If there is no such file, or it is damaged.
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    except (OSError, ValueError, *ZIP_DAMAGE) as error:
+        return {name: torch.from_numpy(array) for name, array in read_arrays(path).items()}
+    # TypeError: text, or numbers of a kind that no optimiser keeps.
+    except (OSError, ValueError, TypeError) as error:
         raise OptimiserStateError(f"{path} holds no optimiser state: {error}") from None
 
 

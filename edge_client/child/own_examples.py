@@ -29,7 +29,7 @@ from models.tasks.image_classification import LabelledImages
 from models.tasks.speech_examples import SpeechExamples
 from models.text.alphabet import encode_characters
 from models.text.vocabulary import Vocabulary
-from models.vector.zip_damage import ZIP_DAMAGE
+from models.vector.archives import ArraysError, read_arrays
 
 _LEAST_CHARACTERS = 2
 _PIXEL_AXES = 4
@@ -200,14 +200,10 @@ def read_images(path: Path) -> LabelledImages:
         DatasetError: If the file is missing or damaged, or does not hold such arrays.
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            pixels, labels = arrays["pixels"], arrays["labels"]
+        pixels, labels = read_arrays(path, ("pixels", "labels")).values()
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
-    except KeyError:
-        raise DatasetError(f"{path} must hold pixels and labels") from None
-    # A file that is no archive is loaded as one array, which is no context: TypeError.
-    except (ValueError, TypeError, *ZIP_DAMAGE) as error:
+    except ArraysError as error:
         raise DatasetError(f"{path} is no .npz file of images: {error}") from None
     if pixels.dtype != np.uint8 or pixels.ndim != _PIXEL_AXES:
         raise DatasetError(

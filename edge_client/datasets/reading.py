@@ -3,6 +3,7 @@
 Messages name files, lines and offsets, never what is written there: the text may be a person's.
 """
 
+import io
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,8 +12,18 @@ from typing import TypeVar
 import msgspec
 
 from edge_client.datasets.text_set import DatasetError, Sentence
+from privacy.foundation.bounded_files import read_bounded
+from privacy.foundation.strict_json import decode_json
 
 Row = TypeVar("Row")
+
+LARGEST_TEXT_BYTES = 2 << 30
+"""A bound for one file of text; all of Ubuntu's logs since 2004 have less."""
+
+# Text is packed to a third or a tenth of its size.
+_ALWAYS_BYTES = 16 << 20
+_LARGEST_RATIO = 24
+_LONGEST_ROW_BYTES = 64 << 20
 
 
 def find_folder(path: Path | None, name: str, folders: Sequence[str], files: Sequence[str]) -> Path:
@@ -58,16 +69,26 @@ def read_text(path: Path) -> str:
         DatasetError: If the file is missing, damaged, binary or not UTF-8.
     """
     try:
-        content = path.read_bytes()
+        content = read_bounded(path, LARGEST_TEXT_BYTES)
         if path.suffix == ".gz":
-            import gzip  # here, since the resting agent reads this module for its settings
-
-            content = gzip.decompress(content)
+            content = _unpacked(content, path)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error) as error:
         raise DatasetError(f"{path} is damaged: {error}") from None
     return decode_text(content, path)
+
+
+def _unpacked(packed: bytes, path: Path) -> bytes:
+    """Return what a gzipped text unpacks to, which must be no more than texts do."""
+    import gzip  # here, since the resting agent reads this module for its settings
+
+    largest = min(LARGEST_TEXT_BYTES, _ALWAYS_BYTES + _LARGEST_RATIO * len(packed))
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
+        content = stream.read(largest + 1)
+    if len(content) > largest:
+        raise DatasetError(f"{path} must unpack to at most {largest} bytes")
+    return content
 
 
 def decode_text(content: bytes, path: Path) -> str:
@@ -106,12 +127,11 @@ def read_rows(path: Path, row_type: type[Row]) -> Iterator[Row]:
     Raises:
         DatasetError: As `read_text`, or if a line is no such object; names the line.
     """
-    decoder = msgspec.json.Decoder(row_type)
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if line.strip():
             try:
-                yield decoder.decode(line)
-            except (msgspec.DecodeError, UnicodeError) as error:
+                yield decode_json(line, row_type, at_most=_LONGEST_ROW_BYTES)
+            except msgspec.DecodeError as error:
                 raise DatasetError(f"{path}, line {number}: {error}") from None
 
 

@@ -19,6 +19,10 @@ SOUND_SUFFIXES = (".wav", ".flac")
 _FORMATS = ("WAV", "WAVEX", "FLAC", "NIST")
 _LOWEST_RATE_HZ = 8_000
 _HIGHEST_RATE_HZ = 192_000
+_SAMPLE_BYTES = 4
+# FLAC halves speech, and silence it makes next to nothing of.
+_ALWAYS_BYTES = 64 << 20
+_LARGEST_RATIO = 32
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,7 @@ class SoundFile:
             ) from None
         try:
             self._check_header(sound)
+            _check_length(sound, stream, self.label)
         except DatasetError:
             sound.close()
             raise
@@ -137,6 +142,19 @@ def _soundfile() -> Any:
         raise DatasetError("soundfile is missing; install sotto[speech]") from None
 
     return soundfile
+
+
+# Any: soundfile has no types.
+def _check_length(sound: Any, stream: BinaryIO, label: str) -> None:
+    """Check that a file does not state more sound than one of its size unpacks to."""
+    place = stream.tell()
+    largest = _ALWAYS_BYTES + _LARGEST_RATIO * stream.seek(0, io.SEEK_END)
+    stream.seek(place)
+    if sound.frames * sound.channels * _SAMPLE_BYTES > largest:
+        raise DatasetError(
+            f"{label} is damaged: its header states {sound.frames} samples in {sound.channels} "
+            "channels, more than a file of its size can hold"
+        )
 
 
 def _check_complete(stream: BinaryIO, label: str) -> None:

@@ -18,6 +18,10 @@ from edge_client.folder.held_release import HeldRelease
 from edge_client.folder.outbox import Outbox
 from edge_client.folder.personal_folder import PersonalFolder
 from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.bounded_files import read_bounded
+from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, read_json
+
+_LONGEST_TRAVEL_BYTES = 64 << 10
 
 
 class DeviceFolderError(Exception):
@@ -91,7 +95,7 @@ class DeviceFolder:
             DeviceFolderError: If there was none yet.
         """
         try:
-            return self._plan.read_bytes()
+            return read_bounded(self._plan, LARGEST_RECORD_BYTES)
         except FileNotFoundError:
             raise DeviceFolderError(
                 f"{self.path} has seen no round yet; let the device take part in one first"
@@ -116,7 +120,7 @@ class DeviceFolder:
             DeviceFolderError: If the file is missing or was changed.
         """
         try:
-            return msgspec.json.decode(self._coordinator.read_bytes(), type=CoordinatorKeys)
+            return read_json(self._coordinator, CoordinatorKeys, at_most=LARGEST_RECORD_BYTES)
         except (FileNotFoundError, msgspec.DecodeError) as error:
             raise DeviceFolderError(f"{self._coordinator} cannot be read: {error}") from None
 
@@ -127,7 +131,7 @@ class DeviceFolder:
             DeviceFolderError: If the device is not enrolled, or the file was changed.
         """
         try:
-            return msgspec.json.decode(self._enrolment.read_bytes(), type=Enrolment)
+            return read_json(self._enrolment, Enrolment, at_most=LARGEST_RECORD_BYTES)
         except FileNotFoundError:
             raise DeviceFolderError(
                 f"{self.path} is not enrolled; run: sotto-client enrol {self.path} --invite FILE"
@@ -142,7 +146,7 @@ class DeviceFolder:
     def travel(self) -> str | None:
         """Return what travelled in the last round, or None before the first."""
         try:
-            return self._travel.read_text(encoding="utf-8")
+            return read_bounded(self._travel, _LONGEST_TRAVEL_BYTES).decode(errors="replace")
         except FileNotFoundError:
             return None
 

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from privacy.foundation.atomic_files import sync_file, write_atomically
+from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, read_json
 from protos import federation_pb2 as wire
 
 
@@ -58,7 +59,7 @@ class Outbox:
     def kept(self) -> KeptUpdate | None:
         """Return the update that is kept, for whatever lease it was made."""
         try:
-            kept = msgspec.json.decode(self._description.read_bytes(), type=KeptUpdate)
+            kept = read_json(self._description, KeptUpdate, at_most=LARGEST_RECORD_BYTES)
         except (FileNotFoundError, msgspec.DecodeError):
             # A description that is half there belongs to an update that was never promised.
             return None

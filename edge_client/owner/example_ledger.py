@@ -11,6 +11,7 @@ import msgspec
 from edge_client.owner.floor import ExampleBudget
 from privacy.example_level.settings import ExampleEvent
 from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.strict_json import read_json
 
 
 class ExampleLedgerError(Exception):
@@ -41,10 +42,10 @@ def read_spending(path: Path) -> ExampleSpending:
         ExampleLedgerError: If the file cannot be read.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ExampleSpending)
+        return read_json(path, ExampleSpending)
     except FileNotFoundError:
         return ExampleSpending()
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except msgspec.MsgspecError as error:
         raise ExampleLedgerError(
             f"{path} cannot be read: {error}; what this device's text has spent is unknown. "
             "Restore the file, or remove it to begin again from 0"

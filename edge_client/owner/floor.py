@@ -5,7 +5,6 @@ off. The floor file stays on the device, and a plan below it is refused before a
 """
 
 import math
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,6 +14,7 @@ from edge_client.owner.noise_floor import below_noise, noises_counts
 from privacy.accounting.checked_values import check_delta, check_epsilon, check_noise_multiplier
 from privacy.foundation.atomic_files import write_atomically
 from privacy.foundation.strict_decoding import decoded
+from privacy.foundation.strict_toml import TomlError, read_toml
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 
 if TYPE_CHECKING:
@@ -189,8 +189,7 @@ def read_floor(path: Path) -> Floor:
         FloorError: If it is missing or cannot be used: a device without a floor takes no part.
     """
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
-        return decoded(content, Floor)
+        return decoded(read_toml(path), Floor)
     except FileNotFoundError:
         raise FloorError(
             f"{path} is missing: it says what this device accepts at the least; enrolment "
@@ -198,7 +197,7 @@ def read_floor(path: Path) -> Floor:
         ) from None
     except OSError as error:
         raise FloorError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except (TomlError, msgspec.ValidationError) as error:
         raise FloorError(f"{path}: {error}") from None
 
 

@@ -1,6 +1,5 @@
 """The settings that a device's owner keeps in ``client.toml``."""
 
-import tomllib
 from pathlib import Path
 
 import msgspec
@@ -9,6 +8,7 @@ from edge_client.owner.policy import PolicySettings
 from edge_client.owner.typed_text import TextSettings
 from privacy.foundation.atomic_files import write_atomically
 from privacy.foundation.strict_decoding import decoded
+from privacy.foundation.strict_toml import TomlError, read_toml
 
 # What `write_starting_settings` writes: the defaults, for the owner to change.
 STARTING_SETTINGS = """\
@@ -60,14 +60,12 @@ def read_client_settings(path: Path) -> ClientSettings:
         ClientSettingsError: If the file is there and cannot be used.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        return decoded(read_toml(path), ClientSettings)
     except FileNotFoundError:
         return ClientSettings()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise ClientSettingsError(f"cannot read {path}: {error}") from None
-    try:
-        return decoded(tomllib.loads(text), ClientSettings)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (TomlError, msgspec.ValidationError) as error:
         raise ClientSettingsError(f"{path}: {error}") from None
 
 

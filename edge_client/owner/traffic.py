@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, read_json
 
 _DAY_S = 86_400
 
@@ -40,7 +41,7 @@ class Traffic:
         """Return what was moved since midnight UTC."""
         number = int(self._clock() // _DAY_S)
         try:
-            kept = msgspec.json.decode(self._path.read_bytes(), type=Day)
+            kept = read_json(self._path, Day, at_most=LARGEST_RECORD_BYTES)
         except (FileNotFoundError, msgspec.DecodeError):
             return Day(day=number)
         return kept if kept.day == number else Day(day=number)

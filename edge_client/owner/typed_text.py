@@ -22,6 +22,7 @@ import msgspec
 from edge_client.datasets.reading import decode_text
 from edge_client.datasets.text_set import DatasetError
 from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.strict_json import decode_json
 
 _DAY_S = 86_400
 
@@ -162,7 +163,7 @@ class LocalText:
         for number, line in enumerate(whole.split(b"\n"), start=1):
             if line.strip():
                 try:
-                    yield line, msgspec.json.decode(line, type=TypedText)
+                    yield line, decode_json(line, TypedText)
                 except msgspec.DecodeError as error:
                     raise DatasetError(f"{self._path}, line {number}: {error}") from None
 
@@ -204,7 +205,7 @@ def _whole_bytes(content: bytes) -> int:
     start = content.rfind(b"\n") + 1
     try:
         if content[start:].strip():
-            msgspec.json.decode(content[start:], type=TypedText)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+            decode_json(content[start:], TypedText)
+    except msgspec.DecodeError:
         return start
     return len(content)

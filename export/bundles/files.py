@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from export.bundles.manifest_entries import BundleError
-from models.vector.zip_damage import ZIP_DAMAGE
+from models.vector.archives import ZIP_DAMAGE, open_zip
 
 _OWNER_ONLY_FILE = 0o600
 # A constant date keeps equal bundles equal, byte for byte; it is the first one .zip can hold.
@@ -92,7 +92,7 @@ class _Zip:
     def __init__(self, source: Path, allowed: Collection[str]) -> None:
         self._source = source
         try:
-            with zipfile.ZipFile(source) as archive:
+            with open_zip(source) as archive:
                 members = archive.infolist()
         except ZIP_DAMAGE as error:
             raise BundleError(f"{source.name} must be a .zip: {error}") from None
@@ -106,10 +106,8 @@ class _Zip:
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
             raise BundleError(f"{name} must be stored as it is, not compressed; pack with zip -0")
         _check_size(name, member.file_size, limit_bytes)
-        if member.header_offset < 0:
-            raise BundleError(f"{name} cannot be read from the .zip: its place is before the file")
         try:
-            with zipfile.ZipFile(self._source) as archive:
+            with open_zip(self._source) as archive:
                 return archive.read(member)
         except ZIP_DAMAGE as error:
             raise BundleError(f"{name} cannot be read from the .zip: {error}") from None

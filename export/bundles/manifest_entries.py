@@ -10,6 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
+from privacy.foundation.strict_json import decode_json
+
 M = TypeVar("M", bound="ManifestBase")
 
 
@@ -51,7 +53,7 @@ def decode_versioned(
         BundleError: If the bytes are none of such a version; says which side is older.
     """
     try:
-        version = msgspec.json.decode(encoded, type=_Versioned).format_version
+        version = decode_json(encoded, _Versioned).format_version
     except msgspec.DecodeError as error:
         raise BundleError(f"manifest cannot be read: {error}") from None
     if version not in readable:
@@ -59,7 +61,7 @@ def decode_versioned(
         known = " or ".join(map(str, readable))
         raise BundleError(f"{what} format_version must be {known}, got {version}; {late} is older")
     try:
-        return msgspec.json.decode(encoded, type=kind)
+        return decode_json(encoded, kind)
     except msgspec.DecodeError as error:
         raise BundleError(f"manifest cannot be read: {error}") from None
 

@@ -28,6 +28,7 @@ from export.people.adapter import Resting, decode_adapter
 from export.people.people_file import PEOPLE_FILES
 from export.people.person_fits import check_fits
 from export.runtime.word_graph import PersonalInputs
+from privacy.foundation.strict_json import decode_json
 
 if TYPE_CHECKING:
     from privacy.identities.party import Identity
@@ -156,7 +157,7 @@ def kind_of(source: Path) -> str:
     files = open_files(source, known)
     encoded = files.read(MANIFEST_FILE, limit_bytes=LARGEST_MANIFEST_BYTES)
     try:
-        return msgspec.json.decode(encoded, type=_Kind).kind
+        return decode_json(encoded, _Kind).kind
     except msgspec.DecodeError as error:
         raise BundleError(f"manifest cannot be read: {error}") from None
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from models.text.words import UNK_WORD, split_sentences
+from privacy.foundation.strict_json import decode_json
 
 HALF_LIFE_WORDS = 2000
 LARGEST_WORDS = 2000
@@ -96,7 +97,7 @@ class PersonalCache:
     def from_bytes(cls, kept: bytes) -> "PersonalCache":
         """Return the cache that `to_bytes` wrote; CacheError if the bytes are none."""
         try:
-            weights = msgspec.json.decode(kept, type=_Kept).weights
+            weights = decode_json(kept, _Kept).weights
         except msgspec.DecodeError as error:
             raise CacheError(f"a personal cache cannot be read: {error}") from None
         if not all(0 < weight < _LARGEST_STEP for weight in weights.values()):

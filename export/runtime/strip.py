@@ -18,10 +18,12 @@ from export.runtime.personal_cache import PersonalCache
 from export.runtime.personal_ranking import CACHE_SHARE, PersonalRanking
 from export.runtime.word_index import WordIndex
 from models.text.vocabulary import Vocabulary
+from privacy.foundation.bounded_files import read_bounded
 
 _TYPED = re.compile(r"[^\W_]+(?:['’][^\W_]*)*\Z")
 
 _LONGEST_WORD = 256
+_LARGEST_LIST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def read_blocklist(path: Path) -> frozenset[str]:
     Raise ValueError if the file cannot be read or a line holds more than one word.
     """
     try:
-        lines = path.read_text("utf-8").splitlines()
+        lines = read_bounded(path, _LARGEST_LIST_BYTES).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
     words = [unicodedata.normalize("NFC", line.partition("#")[0].strip().lower()) for line in lines]

@@ -45,6 +45,7 @@ from models.settings.personalisation import (
 )
 from models.vector.schema import RECEIVED, RELEASED, SENT, Role, Schema, TensorSpec
 from privacy.example_level.settings import LOCAL_EPOCHS, ExamplePrivacySettings
+from privacy.foundation.strict_json import decode_json
 from privacy.noise.evaluation_settings import EvaluationNoise
 from privacy.noise.settings import PaperNoise, PrivacySettings
 from protos.version import PLAN_VERSION
@@ -285,8 +286,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 def decode_plan(encoded: bytes) -> Plan:
     """Decode a plan, strictly; a ``PlanError`` of another version says which side is older."""
-    if len(encoded) > MOST_PLAN_BYTES:
-        raise PlanError(f"plan must have at most {MOST_PLAN_BYTES} bytes, got {len(encoded)}")
     version = _decoded(encoded, _Versioned).version
     if version != PLAN_VERSION:
         older = "this device" if version > PLAN_VERSION else "the coordinator"
@@ -298,9 +297,9 @@ def decode_plan(encoded: bytes) -> Plan:
 
 def _decoded(encoded: bytes, wanted: type[_Read]) -> _Read:
     try:
-        return msgspec.json.decode(encoded, type=wanted)
-    except (msgspec.DecodeError, ValueError, ArithmeticError, RecursionError) as error:
-        # Beside what msgspec refuses: no UTF-8, numbers beyond any float, nesting without end.
+        return decode_json(encoded, wanted, at_most=MOST_PLAN_BYTES)
+    except (msgspec.DecodeError, ArithmeticError) as error:
+        # Beside what is no plan: numbers of which a rule makes one beyond any float.
         raise PlanError(f"plan cannot be read: {error}") from None
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.vector.tensor_file import TensorFileError, decode_tensors, encode_tensors
+from privacy.foundation.strict_json import decode_json
 from privacy.identities.certificates import CertificateError, KeyUse, check_issuer, read_certificate
 from privacy.identities.party import Identity
 from privacy.identities.signatures import Purpose, SignatureError, verify
@@ -88,7 +89,7 @@ def decode_published(encoded: bytes, *, authority: bytes) -> PublishedPart:
     signer = _checked_signer(body, signature, certificate, authority)
     try:
         tensors, metadata = decode_tensors(body)
-        record = msgspec.json.decode(metadata.get(_METADATA, ""), type=PublishedRecord)
+        record = decode_json(metadata.get(_METADATA, ""), PublishedRecord)
     except (TensorFileError, msgspec.DecodeError) as error:
         raise PublishedPartError(f"the published part cannot be read: {error}") from None
     if record.client != signer:

@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, decode_json
+
 RELEASE_VERSION: Final = 1
 PARAMETERS_FILE = "parameters.bin"
 PLAN_FILE = "plan.json"
@@ -65,13 +67,13 @@ class ReleaseRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 def decode_release_record(encoded: bytes) -> ReleaseRecord:
     """Decode ``release.json``, strictly, or raise ``ReleaseError``; says which side is older."""
     try:
-        version = msgspec.json.decode(encoded, type=_Versioned).format_version
+        version = decode_json(encoded, _Versioned, at_most=LARGEST_RECORD_BYTES).format_version
         if version != RELEASE_VERSION:
             older = "this sotto" if version > RELEASE_VERSION else "the release"
             raise ReleaseError(
                 f"release format_version must be {RELEASE_VERSION}, got {version}; {older} is older"
             )
-        return msgspec.json.decode(encoded, type=ReleaseRecord)
+        return decode_json(encoded, ReleaseRecord, at_most=LARGEST_RECORD_BYTES)
     except msgspec.DecodeError as error:
         raise ReleaseError(f"{RECORD_FILE} cannot be read: {error}") from None
 

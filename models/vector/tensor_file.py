@@ -13,7 +13,6 @@ References:
     safetensors, https://huggingface.co/docs/safetensors (the format).
 """
 
-import json
 import math
 import struct
 from collections.abc import Mapping
@@ -22,6 +21,8 @@ from typing import Any, TypeAlias
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+
+from privacy.foundation.strict_json import decode_json
 
 NamedArrays: TypeAlias = dict[str, NDArray[np.float32] | NDArray[np.int64]]
 
@@ -32,6 +33,8 @@ _NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 # A name and a shape take some hundred bytes: more is no header of ours.
 _LARGEST_HEADER_BYTES = 16 << 20
 _ALIGNED_BYTES = 8
+# Counted before they are multiplied: a header has room for a product of a million digits.
+_MOST_AXES = 16
 
 
 class TensorFileError(ValueError):
@@ -115,23 +118,16 @@ def _header(view: memoryview) -> tuple[dict[str, _Entry], dict[str, str], int]:
     if size > _LARGEST_HEADER_BYTES or at > len(view):
         raise TensorFileError(f"the header cannot have {size} of the file's {len(view)} bytes")
     try:
-        raw = json.loads(bytes(view[_SIZE.size : at]), object_pairs_hook=_each_once)
-        described = msgspec.convert(raw, dict[str, dict[str, object]], strict=True)
+        described = decode_json(bytes(view[_SIZE.size : at]), dict[str, dict[str, object]])
         metadata = msgspec.convert(described.pop(_METADATA, {}), dict[str, str], strict=True)
         return msgspec.convert(described, dict[str, _Entry], strict=True), metadata, at
-    except (ValueError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise TensorFileError(f"the header cannot be read: {error}") from None
 
 
-# Any: whatever JSON holds.
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("it must give each name once")
-    return found
-
-
 def _element_count(name: str, entry: _Entry) -> int:
+    if len(entry.shape) > _MOST_AXES:
+        raise TensorFileError(f"{name} must have at most {_MOST_AXES} axes, got {len(entry.shape)}")
     if entry.dtype not in _DTYPES or any(extent < 0 for extent in entry.shape):
         raise TensorFileError(
             f"{name} must be {' or '.join(_DTYPES)} with extents >= 0, "

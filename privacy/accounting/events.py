@@ -153,6 +153,8 @@ PrivacyEvent = GaussianRelease | TreeRelease | LocalRelease | EvaluationRelease 
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER: msgspec.json.Decoder[PrivacyEvent] = msgspec.json.Decoder(PrivacyEvent, strict=True)
 
+_LARGEST_EVENT_BYTES = 64 << 10
+
 
 class EventError(ValueError):
     """Raised when bytes are no privacy event in its one canonical form."""
@@ -166,9 +168,13 @@ def canonical_bytes(event: PrivacyEvent) -> bytes:
 
 def read_event(data: bytes) -> PrivacyEvent:
     """Return the event of its canonical bytes; EventError for any others."""
+    if len(data) > _LARGEST_EVENT_BYTES:
+        raise EventError(f"privacy event must have at most {_LARGEST_EVENT_BYTES} bytes")
     try:
+        # By itself, not by `decode_json`: nothing but the canonical form is taken below, which
+        # gives each key once.
         event = _DECODER.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         raise EventError(f"privacy event cannot be read: {error}") from None
     if _ENCODER.encode(event) != data:
         raise EventError("privacy event must be in its canonical form: sorted keys, no spaces")

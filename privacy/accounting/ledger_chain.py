@@ -14,6 +14,8 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import msgspec
+
 from privacy.accounting.events import EventError, PrivacyEvent, canonical_bytes, read_event
 
 _START = b"sotto ledger 1\0"
@@ -97,6 +99,7 @@ def verify_chain(
     events: list[PrivacyEvent] = []
     last: LedgerEntry | None = None
     for entry in entries:
+        check_types(entry)
         _check_place(entry, last, run)
         events.append(_check_content(entry, last, run))
         last = entry
@@ -107,6 +110,17 @@ def verify_chain(
             "entries were cut off or added"
         )
     return events
+
+
+def check_types(row: tuple[object, ...]) -> LedgerEntry:
+    """Return a row of a ledger as an entry; LedgerError if a field is missing or of another type.
+
+    SQLite keeps whatever type was written: an edited row may hold text for bytes, or nothing.
+    """
+    try:
+        return msgspec.convert(row, LedgerEntry, builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        raise LedgerError(f"ledger entry {row[0]} was changed: {error}") from None
 
 
 def head_of(entries: list[LedgerEntry], run: str) -> bytes:

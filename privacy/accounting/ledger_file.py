@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from privacy.accounting.ledger_chain import LedgerEntry, LedgerError
+from privacy.accounting.ledger_chain import LedgerEntry, LedgerError, check_types
+from privacy.foundation.strict_json import read_json
 
 _SQLITE_MAGIC = b"SQLite format 3\0"
 
@@ -51,6 +52,7 @@ class _Export(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 _FORMAT = 1
+_RUN_BYTES = 16
 
 
 def export_ledger(run: str, entries: Sequence[LedgerEntry], *, spent: Spent | None = None) -> str:
@@ -90,24 +92,17 @@ def _read_store(path: Path) -> LedgerFile:
             rows = store.execute(
                 f"SELECT {columns} FROM ledger ORDER BY sequence"  # noqa: S608 - our own names
             ).fetchall()
-    except sqlite3.Error as error:
+    # The second: the schema of a damaged store need not be UTF-8.
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise LedgerError(f"{path} holds no ledger of a coordinator: {error}") from None
     if len(runs) != 1:
         raise LedgerError(f"{path} must belong to one run, got {len(runs)}")
-    return LedgerFile(run=_checked_run(runs[0][0]), entries=[_from_row(row) for row in rows])
-
-
-def _from_row(row: tuple[object, ...]) -> LedgerEntry:
-    try:
-        # SQLite keeps whatever type was written: an edited row may hold text for bytes.
-        return msgspec.convert(row, LedgerEntry, builtin_types=(bytes,))
-    except msgspec.ValidationError as error:
-        raise LedgerError(f"ledger entry {row[0]} was changed: {error}") from None
+    return LedgerFile(run=_checked_run(runs[0][0]), entries=[check_types(row) for row in rows])
 
 
 def _read_export(path: Path) -> LedgerFile:
     try:
-        export = msgspec.json.decode(path.read_bytes(), type=_Export)
+        export = read_json(path, _Export)
         entries = [
             LedgerEntry(*msgspec.structs.astuple(entry))._replace(
                 event=entry.event.encode(),
@@ -123,9 +118,9 @@ def _read_export(path: Path) -> LedgerFile:
     return LedgerFile(run=_checked_run(export.run), entries=entries)
 
 
-def _checked_run(run: str) -> str:
+def _checked_run(run: object) -> str:
     try:
-        if len(bytes.fromhex(run)) == 16:
+        if isinstance(run, str) and len(bytes.fromhex(run)) == _RUN_BYTES:
             return run
     except ValueError:
         pass

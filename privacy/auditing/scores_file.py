@@ -5,14 +5,18 @@ being 1 where the coin let it take part and 0 where not. Every canary has as man
 """
 
 import csv
+import io
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from privacy.auditing.scores import AuditError, Coins, Scores
+from privacy.foundation.bounded_files import read_bounded
 
 HEADER = ["canary", "score", "included"]
+
+_LARGEST_BYTES = 64 << 20
 
 
 class ScoresFile(NamedTuple):
@@ -28,8 +32,11 @@ class ScoresFile(NamedTuple):
 
 def read_scores(path: Path) -> ScoresFile:
     """Return the scores in a file; AuditError if it breaks the rules above."""
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))
+    try:
+        text = read_bounded(path, _LARGEST_BYTES).decode()
+        rows = list(csv.reader(io.StringIO(text, newline="")))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise AuditError(f"{path} must be CSV in UTF-8: {error}") from None
     if not rows or rows[0] != HEADER:
         raise AuditError(f"{path} must begin with the line {','.join(HEADER)}")
     by_canary: dict[str, list[tuple[float, bool]]] = {}

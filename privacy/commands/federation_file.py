@@ -5,7 +5,6 @@ defaults and rules are stated once. Other tables and keys are not looked at: whe
 whole can be used is the coordinator's question.
 """
 
-import tomllib
 from pathlib import Path
 
 import msgspec
@@ -22,6 +21,7 @@ from privacy.clipping.rule_settings import (
 from privacy.clipping.sensitivity import attentive_sensitivity, mean_sensitivity
 from privacy.example_level.settings import LOCAL_EPOCHS, ExamplePrivacySettings
 from privacy.foundation.strict_decoding import decoded
+from privacy.foundation.strict_toml import TomlError, read_toml
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from privacy.noise.evaluation_settings import MeasuredModels
 from privacy.noise.participation_settings import Participation
@@ -116,8 +116,8 @@ class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
 def read_tables(path: Path) -> FederationTables:
     """Read a federation's TOML file; FederationTablesError names the file and the key."""
     try:
-        return decoded(tomllib.loads(path.read_text("utf-8")), FederationTables)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return decoded(read_toml(path), FederationTables)
+    except TomlError as error:
         raise FederationTablesError(f"{path} is no TOML: {error}") from None
     except msgspec.ValidationError as error:
         raise FederationTablesError(f"{path}: {error}") from None

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
 from privacy.foundation.atomic_files import READABLE, write_atomically
+from privacy.foundation.bounded_files import LARGEST_CERTIFICATE_BYTES, read_bounded
 from privacy.identities.certificates import (
     CLOCK_TOLERANCE,
     PROFILES,
@@ -84,7 +85,7 @@ class CertificateAuthority:
         key = read_private_key(folder / _KEY_FILE, passphrase)
         path = folder / _CERTIFICATE_FILE
         try:
-            certificate = certificate_der(path.read_bytes())
+            certificate = certificate_der(read_bounded(path, LARGEST_CERTIFICATE_BYTES))
         except OSError as error:
             raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
         except CertificateError as error:

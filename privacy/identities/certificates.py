@@ -208,7 +208,7 @@ def certificate_der(pem: bytes) -> bytes:
     """Return a PEM certificate as DER; CertificateError if it is none."""
     try:
         return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
-    except ValueError:
+    except _UNREADABLE:
         raise CertificateError("certificate cannot be read: it must be X.509, PEM") from None
 
 

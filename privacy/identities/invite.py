@@ -14,6 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from privacy.foundation.host_port import checked_host_port
+from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, read_json
 
 INVITE_VERSION: Final = 1
 TOKEN_BYTES = 16
@@ -65,8 +66,8 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def read_invite(path: Path) -> Invite:
     """Read an invite file, strictly; InviteError if it is none of this version."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Invite)
+        return read_json(path, Invite, at_most=LARGEST_RECORD_BYTES)
     except OSError as error:
         raise InviteError(f"cannot read invite {path}: {error.strerror}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except msgspec.DecodeError as error:
         raise InviteError(f"{path} is no invite: {error}") from None

@@ -26,8 +26,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.bounded_files import read_bounded
 
 RSA_BITS = (3072, 4096)
+
+# A key of 4096 bits, encrypted, has 3.5 kB.
+_LARGEST_KEY_FILE_BYTES = 64 << 10
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
@@ -72,7 +76,7 @@ def read_private_key(path: Path, passphrase: bytes | None = None) -> PrivateKey:
     """Read a key file that only its owner can read; KeyFileError says what to do."""
     try:
         check_owner_only(path)
-        encoded = path.read_bytes()
+        encoded = read_bounded(path, _LARGEST_KEY_FILE_BYTES)
     except OSError as error:
         raise KeyFileError(f"key file {path} cannot be read: {error.strerror}") from None
     try:
@@ -98,7 +102,7 @@ def read_passphrase(path: Path) -> bytes:
     """Read the first line of an owner-only file, without its line end; KeyFileError if empty."""
     try:
         check_owner_only(path)
-        passphrase = path.read_bytes().partition(b"\n")[0].rstrip(b"\r")
+        passphrase = read_bounded(path, _LARGEST_KEY_FILE_BYTES).partition(b"\n")[0].rstrip(b"\r")
     except OSError as error:
         raise KeyFileError(f"passphrase file {path} cannot be read: {error.strerror}") from None
     if not passphrase:

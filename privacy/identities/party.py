@@ -20,6 +20,8 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from privacy.foundation.atomic_files import sync_folder, write_atomically
+from privacy.foundation.bounded_files import LARGEST_CERTIFICATE_BYTES, read_bounded
+from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, read_json
 from privacy.identities.certificates import (
     CertificateError,
     Certificates,
@@ -291,7 +293,7 @@ def _next_generation(folder: Path) -> _Generations:
 def _read_pointer(folder: Path) -> _Generations | None:
     path = folder / _POINTER
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Generations)
+        return read_json(path, _Generations, at_most=LARGEST_RECORD_BYTES)
     except FileNotFoundError:
         return None
     except (OSError, msgspec.DecodeError) as error:
@@ -319,6 +321,6 @@ def _pair(key: PrivateKey, certified: CertifiedKey) -> KeyPair:
 
 def _read_certificate_file(path: Path) -> bytes:
     try:
-        return certificate_der(path.read_bytes())
+        return certificate_der(read_bounded(path, LARGEST_CERTIFICATE_BYTES))
     except OSError as error:
         raise KeyFileError(f"certificate {path} cannot be read: {error.strerror}") from None

@@ -18,6 +18,16 @@ from privacy.identities.keys import PrivateKey, PublicKey
 
 MAX_REQUEST_BYTES = 16 * 1024
 
+# Errors of the library over bytes that are no request, or one of a kind that nobody makes.
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    InvalidSignature,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+)
+
 
 class SigningRequests(NamedTuple):
     """One party's three requests, PKCS#10 DER; fields are named as `KeyUse` values."""
@@ -64,7 +74,7 @@ def read_signing_request(request: bytes, use: KeyUse) -> PublicKey:
         # Before the signature: the time to verify one follows the size of the key.
         checked = check_kind(public_key, use)
         proven = parsed.is_signature_valid
-    except (ValueError, UnsupportedAlgorithm, InvalidSignature):
+    except _UNREADABLE:
         raise CertificateError("signing request cannot be read: it must be PKCS#10, DER") from None
     if not proven:
         raise CertificateError("signing request must be signed with the key it carries")

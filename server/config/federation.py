@@ -1,13 +1,14 @@
 """Read a federation's TOML file, strictly: a refusal names file and key. Presets are such files."""
 
-import tomllib
 from importlib import resources
 from pathlib import Path
 from typing import ClassVar
 
 import msgspec
 
+from privacy.foundation.bounded_files import LARGEST_SETTINGS_BYTES, read_bounded
 from privacy.foundation.strict_decoding import decoded
+from privacy.foundation.strict_toml import TomlError, parse_toml
 from server.config.personalisation_rules import check_deployable
 from server.config.rules import RULES
 from server.config.settings import FederationSettings
@@ -43,7 +44,7 @@ def settings_text(path: Path) -> str:
         ConfigError: If it cannot be read.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        return read_bounded(path, LARGEST_SETTINGS_BYTES).decode()
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -57,8 +58,8 @@ def parse_config(text: str, source: str) -> FederationConfig:
         ConfigError: If the text is no TOML or its settings cannot be used.
     """
     try:
-        config = decoded(tomllib.loads(text), FederationConfig)
-    except tomllib.TOMLDecodeError as error:
+        config = decoded(parse_toml(text), FederationConfig)
+    except TomlError as error:
         raise ConfigError(f"{source} is no TOML: {error}") from None
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}: {error}") from None

@@ -25,6 +25,7 @@ from typing import Final
 import msgspec
 
 from privacy.foundation.atomic_files import sync_folder, write_chunks_atomically
+from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, decode_json
 from server.config.store import StoreSettings
 from server.records.folder import ServerFolder
 from server.records.operator_switch import OperatorSwitch
@@ -192,7 +193,8 @@ def _read_manifest(tar: tarfile.TarFile) -> BackupManifest:
     if stream is None:
         raise BackupError("the archive does not begin with backup.json: it is no sotto backup")
     try:
-        manifest = msgspec.json.decode(stream.read(), type=BackupManifest)
+        content = stream.read(LARGEST_RECORD_BYTES + 1)
+        manifest = decode_json(content, BackupManifest, at_most=LARGEST_RECORD_BYTES)
     except msgspec.DecodeError as error:
         raise BackupError(f"backup.json cannot be read: {error}") from None
     if manifest.format_version != BACKUP_VERSION:
@@ -205,7 +207,9 @@ def _read_manifest(tar: tarfile.TarFile) -> BackupManifest:
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, root: Path) -> None:
     """Unpack one plain file, owner-only, at its name's place within the folder and nowhere else."""
     name = PurePosixPath(member.name)
-    stream = tar.extractfile(member) if member.isreg() else None
+    # A sparse one holds more than the archive: its holes would fill the disk.
+    is_plain = member.isreg() and not member.issparse()
+    stream = tar.extractfile(member) if is_plain else None
     if stream is None or name.is_absolute() or ".." in name.parts:
         raise BackupError(f"{member.name!r} has no place in a backup")
     target = root / name

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from privacy.foundation.strict_json import decode_json
 from server.releases.publishing import ReleaseSummary
 
 _LOG = logging.getLogger(__name__)
@@ -75,6 +76,6 @@ def _figures(release: ReleaseSummary) -> dict[str, object]:
 def _round_of(line: bytes) -> tuple[int, ...]:
     """Return the round that a line tells of; none where the line is somebody else's."""
     try:
-        return (msgspec.json.decode(line, type=_Line).round,)
+        return (decode_json(line, _Line).round,)
     except msgspec.DecodeError:
         return ()

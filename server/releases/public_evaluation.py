@@ -13,8 +13,10 @@ from models.tasks.metrics import Counts
 from models.tasks.registry import task_named
 from models.text.vocabulary import EOS, Vocabulary
 from models.text.words import split_sentences
+from privacy.foundation.bounded_files import read_bounded
 
 _BATCH_SIZE = 64
+_LARGEST_TEXT_BYTES = 256 << 20
 
 
 class EvaluationTextError(ValueError):
@@ -31,7 +33,7 @@ class PublicText:
             EvaluationTextError: If the file cannot be read or holds no word of the list.
         """
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_bounded(path, _LARGEST_TEXT_BYTES).decode()
         except OSError as error:
             raise EvaluationTextError(f"cannot read {path}: {error.strerror}") from None
         except UnicodeDecodeError:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from models.vector.zip_damage import ZIP_DAMAGE
+from models.vector.archives import ArraysError, read_arrays
 from privacy.auditing.scores import AuditError
 from simulation.auditing.canaries import CanaryRounds
 
@@ -26,12 +26,11 @@ class RoundsFile:
         if not self._path.exists():
             return None
         try:
-            with np.load(self._path, allow_pickle=False) as stored:
-                described = str(stored["described"])
-                rounds = CanaryRounds(
-                    stored["scores"], stored["included"], int(stored["republished"])
-                )
-        except (KeyError, TypeError, ValueError, *ZIP_DAMAGE) as error:
+            stored = read_arrays(self._path, ("described", "scores", "included", "republished"))
+            described = str(stored["described"])
+            rounds = CanaryRounds(stored["scores"], stored["included"], int(stored["republished"]))
+        # The last two: arrays that are no single text or number.
+        except (ArraysError, TypeError, ValueError) as error:
             raise AuditError(
                 f"{self._path} is damaged: {error}; remove it, and the audit begins anew"
             ) from None

@@ -5,9 +5,10 @@ several values with commas between them.
 """
 
 import copy
-import tomllib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+
+from privacy.foundation.strict_toml import TomlError, parse_toml
 
 _OPENING, _CLOSING = "[{", "]}"
 
@@ -75,6 +76,6 @@ def _split(text: str) -> list[str]:
 
 def _value(text: str) -> Any:  # A TOML value of any type.
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}")["value"]
+    except TomlError:
         return text

@@ -7,7 +7,6 @@ A preset or file whose ``extends`` names a preset has that preset's settings, ch
 """
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import resources
@@ -18,6 +17,7 @@ import msgspec
 
 from models.vector.schema import RELEASED
 from privacy.foundation.strict_decoding import decoded
+from privacy.foundation.strict_toml import TomlError, parse_toml
 from server.config.federation import ConfigError, FederationConfig, settings_text
 from server.config.rules import RULES, check_public_text
 from simulation.config.attack import AttackSettings, check_attack
@@ -112,8 +112,8 @@ def read_tables(preset_or_file: str) -> dict[str, Any]:
     else:
         text = preset_text(preset_or_file)
     try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        tables = parse_toml(text)
+    except TomlError as error:
         raise ConfigError(f"{preset_or_file} is no TOML: {error}") from None
     if "extends" not in tables:
         return tables

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import msgspec
 
+from privacy.foundation.strict_json import decode_json
+
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
@@ -83,7 +85,7 @@ def read_metrics(folder: Path) -> list[Figures]:
     # Whole lines end in a newline, so what follows the last one was cut off.
     for number, line in enumerate(lines[:-1], start=1):
         try:
-            row = msgspec.json.decode(line, type=dict[str, Value])
+            row = decode_json(line, dict[str, Value])
         except msgspec.DecodeError as error:
             raise MetricsError(f"{path}:{number} is no row of metrics: {error}") from None
         if not isinstance(row.get("round"), int):

@@ -8,6 +8,7 @@ import torch
 from models.listening.recogniser import RecogniserSettings, SpeechRecogniser
 from models.vector.tensor_file import TensorFileError, decode_tensors, encode_tensors
 from privacy.foundation.atomic_files import READABLE, write_atomically
+from privacy.foundation.strict_json import decode_json
 
 _SETTINGS, _CORPUS = "settings", "corpus"
 
@@ -38,7 +39,7 @@ def load_recogniser(path: Path, *, corpus: str) -> SpeechRecogniser:
     remedy = "give --train-recogniser to train one"
     try:
         tensors, described = decode_tensors(path.read_bytes())
-        settings = msgspec.json.decode(described.get(_SETTINGS, ""), type=RecogniserSettings)
+        settings = decode_json(described.get(_SETTINGS, ""), RecogniserSettings)
     except (TensorFileError, msgspec.MsgspecError) as error:
         raise RecogniserFileError(f"{path} is no recogniser: {error}; {remedy}") from None
     if described.get(_CORPUS) != corpus:

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-import msgspec
 import torch
 from torch import Tensor
 
 from models.networks.registry import vocoder_network
 from models.settings.audio import MelSettings
 from models.settings.vocoder import VocoderSettings
+from simulation.config.run_files import read_run_file
 from simulation.listening.voices import Vocoder
 from simulation.population.partition_record import PARTITION_FILE, PartitionRecord
 from simulation.understanding.finished_run import open_run
@@ -36,7 +36,7 @@ def open_vocoder(folder: Path, mel: MelSettings) -> Vocoder:
             f"the vocoder in {folder} makes sound of other spectrograms: its model.mel must be "
             f"{mel}, got {model.mel}"
         )
-    record = msgspec.json.decode((folder / PARTITION_FILE).read_bytes(), type=PartitionRecord)
+    record = read_run_file(folder / PARTITION_FILE, PartitionRecord)
     network = vocoder_network(run.network_of(record.clients[0].name))
 
     @torch.inference_mode()

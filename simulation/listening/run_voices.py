@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import torch
 
 from edge_client.datasets.registry import load_speech
@@ -20,6 +19,7 @@ from models.networks.registry import voice_network
 from models.networks.voice import TransformerTts
 from models.settings.voice import TransformerTtsSettings
 from models.text.speech_alphabet import encode_speech
+from simulation.config.run_files import read_run_file
 from simulation.listening.corpus import Corpus, Real
 from simulation.listening.voices import Kind, Newcomers, Utterance, Voice
 from simulation.population.novel_clients import novel_names
@@ -119,7 +119,7 @@ def open_voices(folder: Path, data: Path | None) -> RunVoices:
         run.config.data.dataset, data, clip_settings=model.clips, text_settings=model.text
     )
     held = held_out_clips(speech, run.config.data)
-    record = msgspec.json.decode((folder / PARTITION_FILE).read_bytes(), type=PartitionRecord)
+    record = read_run_file(folder / PARTITION_FILE, PartitionRecord)
     clients = {client.owner: client.name for client in record.clients if client.owner}
     anybody = record.clients[0].name
     releases = [run.at(int(path.name)) for path in run.folder.releases.published()]

@@ -22,6 +22,7 @@ from models.tasks.metrics import Counts
 from privacy.foundation.atomic_files import READABLE, write_atomically
 from server.releases.files import NewRelease, ReleaseFolder, StoredRelease
 from server.releases.publishing import release_round
+from simulation.config.run_files import read_run_file
 from simulation.figures.metrics import Figures, Value
 from simulation.figures.threshold import Threshold
 from simulation.rounds.federation import Start
@@ -167,7 +168,7 @@ class RunFolder:
         path = self.folder / FINAL_FILE
         if not path.exists():
             return None
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, Value])
+        return read_run_file(path, dict[str, Value])
 
     def _write(self, name: str, figures: Mapping[Any, Any]) -> None:  # Structs and numbers.
         write_atomically(self.folder / name, msgspec.json.encode(figures), mode=READABLE)

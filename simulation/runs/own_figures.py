@@ -7,17 +7,19 @@ compared with itself: the same test examples, another model.
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-import msgspec
+from typing import NamedTuple, TypeVar
 
 from models.tasks.keystrokes import KeystrokeCounts
 from models.tasks.metrics import Counts
+from simulation.config.run_files import read_run_file
 from simulation.runs.checkpoint import CLIENTS_FILE, FINE_TUNED_FILE, KEYSTROKES_FILE
 from simulation.workers.fine_tuning import OwnScore
 
 OwnFigures = Mapping[str, Mapping[str, float]]
 """Figures by name, each by client; higher is better."""
+
+
+T = TypeVar("T")
 
 
 class NoOwnFiguresError(ValueError):
@@ -105,26 +107,24 @@ def _quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _own(folder: Path) -> dict[str, OwnScore]:
-    counts = msgspec.json.decode(_read(folder, CLIENTS_FILE), type=dict[str, Counts])
+    counts = _read(folder, CLIENTS_FILE, dict[str, Counts])
     keys: dict[str, KeystrokeCounts] = {}
     if (folder / KEYSTROKES_FILE).exists():
-        file = _read(folder, KEYSTROKES_FILE)
-        keys = msgspec.json.decode(file, type=dict[str, KeystrokeCounts])
+        keys = _read(folder, KEYSTROKES_FILE, dict[str, KeystrokeCounts])
     return {client: OwnScore(counts=own, keys=keys.get(client)) for client, own in counts.items()}
 
 
 def _tuned(folder: Path, epochs: int) -> dict[str, OwnScore]:
-    file = _read(folder, FINE_TUNED_FILE)
-    by_epochs = msgspec.json.decode(file, type=dict[int, dict[str, OwnScore]])
+    by_epochs = _read(folder, FINE_TUNED_FILE, dict[int, dict[str, OwnScore]])
     if epochs not in by_epochs:
         known = ", ".join(map(str, by_epochs))
         raise NoOwnFiguresError(f"{folder} was fine-tuned for {known} epochs, not for {epochs}")
     return by_epochs[epochs]
 
 
-def _read(folder: Path, name: str) -> bytes:
+def _read(folder: Path, name: str, wanted: type[T]) -> T:
     try:
-        return (folder / name).read_bytes()
+        return read_run_file(folder / name, wanted)
     except FileNotFoundError:
         raise NoOwnFiguresError(
             f"{folder} has no {name}: the run is not over, did not measure it, or keeps a "

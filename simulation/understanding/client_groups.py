@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from simulation.config.run_files import read_run_file
 from simulation.population.partition_record import PARTITION_FILE, ClientRecord, PartitionRecord
 
 
@@ -15,7 +16,7 @@ def client_groups(folder: Path) -> dict[str, str]:
     path = folder / PARTITION_FILE
     if not path.exists():
         return {}
-    record = msgspec.json.decode(path.read_bytes(), type=PartitionRecord)
+    record = read_run_file(path, PartitionRecord)
     if not record.classes:
         return {}
     names = record.classes if isinstance(record.coarse, msgspec.UnsetType) else record.coarse

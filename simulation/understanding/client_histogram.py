@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from models.tasks.metrics import Counts
+from simulation.config.run_files import read_run_file
 from simulation.figures.client_figures import WORST_SHARE
 from simulation.figures.plots import write_figure
 from simulation.runs.checkpoint import CLIENTS_FILE
@@ -34,7 +33,7 @@ def client_accuracies(folder: Path) -> dict[str, float]:
             f"{folder} has no {CLIENTS_FILE}: the run is not over, its clients hold nothing out, "
             "or it keeps a guarantee, under which single clients' figures are not written"
         )
-    counts = msgspec.json.decode(path.read_bytes(), type=dict[str, Counts])
+    counts = read_run_file(path, dict[str, Counts])
     return {client: own.accuracy for client, own in counts.items() if own.token_count}
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import torch
 from torch import Tensor
 
@@ -26,6 +25,7 @@ from models.settings.personalisation import (
 )
 from models.vector.schema import RELEASED
 from server.releases.method_state import MethodState, method_state_of
+from simulation.config.run_files import read_run_file
 from simulation.config.simulation import SimulationConfig, config_from
 from simulation.figures.metrics import Figures
 from simulation.runs.checkpoint import RUN_FILE, RunDescription, RunFolder
@@ -128,8 +128,7 @@ def open_run(folder: Path) -> FinishedRun:
     """
     if not (folder / RUN_FILE).exists():
         raise NoFinishedRunError(f"{folder} holds no run; give the folder of one")
-    encoded = (folder / RUN_FILE).read_bytes()
-    description = msgspec.json.decode(encoded, type=RunDescription)
+    description = read_run_file(folder / RUN_FILE, RunDescription)
     run = RunFolder(folder, description)
     final = run.final_figures()
     if final is None:

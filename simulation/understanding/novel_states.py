@@ -11,6 +11,7 @@ import msgspec
 
 from edge_client.personalisation.state import PersonalState, write_state
 from privacy.foundation.atomic_files import READABLE, write_atomically
+from simulation.config.run_files import read_run_file
 from simulation.understanding.finished_run import FinishedRun
 
 NOVEL_FILE = "novel.json"
@@ -48,4 +49,4 @@ def keep_fits(run: FinishedRun, states: Mapping[str, PersonalState], fit: NovelF
 def kept_fit(run: FinishedRun) -> NovelFit | None:
     """Return how the novel clients whose states are kept were fitted, or None if none were."""
     path = run.folder.folder / NOVEL_FILE
-    return msgspec.json.decode(path.read_bytes(), type=NovelFit) if path.exists() else None
+    return read_run_file(path, NovelFit) if path.exists() else None

@@ -187,11 +187,18 @@ def _assemble(
 
 
 def _numbers(labels: object, file: Path) -> NDArray[np.int64]:
-    numbers = np.asarray(labels if isinstance(labels, list | np.ndarray) else None)
+    whole = f"{file} must hold a list of whole numbers as labels"
+    # Of a list each item is looked at first: lists of lists may make an array without end.
+    if isinstance(labels, list) and not all(type(label) is int for label in labels):
+        raise DatasetError(whole)
+    try:
+        numbers = np.asarray(labels if isinstance(labels, list | np.ndarray) else None)
+    except OverflowError:
+        raise DatasetError(whole) from None
     if numbers.size == 0:
         return np.empty(0, np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise DatasetError(f"{file} must hold a list of whole numbers as labels")
+        raise DatasetError(whole)
     return numbers.astype(np.int64)
 
 

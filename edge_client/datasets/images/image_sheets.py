@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.datasets.text_set import DatasetError
-from models.vector.zip_damage import ZIP_DAMAGE
+from models.vector.archives import ArraysError, read_arrays
 
 LABELS_FILE = "labels.npz"
 TRAIN_SHEETS = tuple(f"data_batch_{number}.jpg" for number in range(1, 6))
@@ -38,17 +38,11 @@ def read_labels(path: Path, *names: str) -> list[NDArray[np.generic]]:
         DatasetError: If the file is missing or damaged, or does not have an array.
     """
     try:
-        with np.load(path, allow_pickle=False) as arrays:
-            missing = [name for name in names if name not in arrays]
-            if missing:
-                raise DatasetError(f"{path} must hold {', '.join(missing)}")
-            return [arrays[name] for name in names]
-    except DatasetError:
-        raise
+        return list(read_arrays(path, names).values())
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, *ZIP_DAMAGE) as error:
-        raise DatasetError(f"{path} is damaged: {error}") from None
+    except ArraysError as error:
+        raise DatasetError(f"{path}: {error}") from None
 
 
 def _read_sheet(path: Path) -> NDArray[np.uint8]:

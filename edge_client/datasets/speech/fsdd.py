@@ -8,14 +8,13 @@ References:
 """
 
 import re
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from edge_client.datasets.sound_file import SOUND_SUFFIXES, SoundFile
 from edge_client.datasets.speech_set import Recording, refuse
 from edge_client.datasets.text_set import DatasetError
-from models.vector.zip_damage import ZIP_DAMAGE
+from models.vector.archives import ZIP_DAMAGE, open_zip
 
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _NAME = re.compile(r"(?P<digit>\d)_(?P<speaker>[^_]+)_(?P<number>\d+)", re.ASCII)
@@ -76,7 +75,7 @@ def _files(folder: Path) -> Iterator[SoundFile]:
 def _members(archive: Path) -> Iterator[SoundFile]:
     """Yield the recordings of an archive, all in memory: 12 MB, and open files do not travel."""
     try:
-        with zipfile.ZipFile(archive) as members:
+        with open_zip(archive) as members:
             for info in members.infolist():
                 name = PurePosixPath(info.filename)
                 if name.suffix in SOUND_SUFFIXES:

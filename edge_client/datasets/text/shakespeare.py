@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 
 from edge_client.datasets.character_set import CharacterText
-from edge_client.datasets.reading import find_file, read_rows, read_text
+from edge_client.datasets.reading import LARGEST_TEXT_BYTES, find_file, read_rows, read_text
 from edge_client.datasets.text_set import DatasetError
+from privacy.foundation.strict_json import decode_json
 
 _LEAF_FILES = ("all_data.json", "all_data/all_data.json", "data/all_data/all_data.json")
 _FILES = ("roles.jsonl.gz", "roles.jsonl", *_LEAF_FILES)
@@ -66,7 +67,7 @@ def _roles(file: Path) -> dict[str, str]:
 
 def _leaf(file: Path) -> dict[str, str]:
     try:
-        leaf = msgspec.json.decode(read_text(file), type=_Leaf)
+        leaf = decode_json(read_text(file), _Leaf, at_most=LARGEST_TEXT_BYTES)
     except msgspec.DecodeError as error:
         raise DatasetError(f"{file}: {error}") from None
     missing = [user for user in leaf.users if user not in leaf.user_data]

@@ -9,7 +9,6 @@ References:
         Evaluation 47, 2013.
 """
 
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,12 +17,13 @@ from typing import IO, NoReturn
 from xml.parsers import expat
 
 from edge_client.datasets.text_set import DatasetError
-from models.vector.zip_damage import ZIP_DAMAGE
+from models.vector.archives import ZIP_DAMAGE, open_zip
 
 # The last version of the whole English corpus has 44 MB.
 LARGEST_BYTES = 256 << 20
 LONGEST_VALUE = 1 << 16
 _PIECE_BYTES = 1 << 20
+_DEEPEST = 16
 
 _MESSAGE = ("smsCorpus", "message")
 _TEXT = (*_MESSAGE, "text")
@@ -95,6 +95,8 @@ class _Reader:
         raise self._error("declares an entity; the corpus has none, so this is another file")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if len(self._place) == _DEEPEST:
+            raise self._error(f"must be at most {_DEEPEST} levels deep")
         self._place.append(name)
         place = tuple(self._place)
         if len(place) == 1 and name != _MESSAGE[0]:
@@ -133,7 +135,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         with path.open("rb") as file:
             yield file
         return
-    with zipfile.ZipFile(path) as archive:
+    with open_zip(path) as archive:
         names = [name for name in archive.namelist() if name.endswith(".xml")]
         if len(names) != 1:
             raise DatasetError(f"{path} must hold one .xml file, got {len(names)}")

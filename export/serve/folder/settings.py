@@ -1,6 +1,5 @@
 """Settings of a server: where it listens and what one client may ask of it."""
 
-import tomllib
 from pathlib import Path
 
 import msgspec
@@ -9,6 +8,7 @@ from export.serve.folder.folder import ServingError
 from export.speaking.sentences import LONGEST_TEXT
 from privacy.foundation.host_port import checked_host_port
 from privacy.foundation.strict_decoding import decoded
+from privacy.foundation.strict_toml import TomlError, read_toml
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -160,8 +160,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 def read_settings(path: Path) -> ServeSettings:
     """Read ``serve.toml`` strictly; ServingError if it is no TOML or has a wrong setting."""
     try:
-        return decoded(tomllib.loads(path.read_text("utf-8")), ServeSettings)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+        return decoded(read_toml(path), ServeSettings)
+    except (TomlError, msgspec.ValidationError) as error:
         raise ServingError(f"{path}: {error}") from None
     except OSError as error:
         raise ServingError(f"{path} cannot be read: {error.strerror}") from None

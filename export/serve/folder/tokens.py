@@ -14,6 +14,7 @@ import msgspec
 
 from export.serve.folder.folder import ServingError, ServingFolder
 from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.strict_json import read_json
 
 _PREFIX = "sotto_"
 _TOKEN_BYTES = 32
@@ -103,7 +104,7 @@ def _digest(token: str) -> str:
 
 def _read(path: Path) -> dict[str, str]:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_TokenFile).clients
+        return read_json(path, _TokenFile).clients
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.DecodeError) as error:

@@ -13,6 +13,7 @@ import msgspec
 from export.bundles.manifest import BundleManifest
 from export.serve.folder.folder import ServingError, ServingFolder
 from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.strict_json import read_json
 
 _DIGEST_LENGTH = 12
 _KEPT_CHANGES = 1000
@@ -93,7 +94,7 @@ def version_name(manifest: BundleManifest) -> str:
 def read_versions(folder: ServingFolder) -> Versions:
     """Return what is to be served; ServingError if the file is corrupt or cannot be read."""
     try:
-        return msgspec.json.decode(folder.versions.read_bytes(), type=Versions)
+        return read_json(folder.versions, Versions)
     except FileNotFoundError:
         return Versions()
     except (OSError, msgspec.DecodeError) as error:

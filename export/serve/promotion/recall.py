@@ -15,10 +15,12 @@ from export.runtime.word_index import NEVER_SUGGESTED
 from export.serve.folder.folder import ServingError
 from models.text.vocabulary import EOS, UNK, Vocabulary
 from models.text.words import split_sentences
+from privacy.foundation.bounded_files import read_bounded
 
 # A text is read anew after so many sentences, so that a long file is many short texts.
 _SENTENCES_OF_A_TEXT = 20
 _FEWEST_WORDS = 100
+_LARGEST_TEXT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Recall:
 def read_held_out(path: Path) -> list[list[str]]:
     """Return the sentences of a text file; ServingError if it has too few words to judge by."""
     try:
-        sentences = split_sentences(path.read_text("utf-8"))
+        sentences = split_sentences(read_bounded(path, _LARGEST_TEXT_BYTES).decode())
     except UnicodeDecodeError as error:
         raise ServingError(f"{path} must be UTF-8 text: {error.reason}") from None
     except OSError as error:
