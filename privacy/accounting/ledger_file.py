@@ -12,19 +12,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from privacy.accounting.ledger_chain import LedgerEntry, LedgerError
+from privacy.accounting.ledger_chain import LedgerEntry, LedgerError, NotedHead
 
+_NOTING, _NOTES = ("releases", "attempts"), "ledger_sha256"
 _SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 class LedgerFile(NamedTuple):
     """An unchecked ledger, oldest entry first: give both to `ledger_chain.verify_chain`.
 
-    The run, 32 hex digits, is the one that the file names.
+    The run, 32 hex digits, is the one that the file names. ``noted`` is what a store notes beside
+    its ledger, for `ledger_chain.check_end`; an export has none.
     """
 
     run: str
     entries: list[LedgerEntry]
+    noted: tuple[NotedHead, ...] = ()
 
 
 Spent = dict[str, float | str | None]
@@ -90,17 +93,32 @@ def _read_store(path: Path) -> LedgerFile:
             rows = store.execute(
                 f"SELECT {columns} FROM ledger ORDER BY sequence"  # noqa: S608 - our own names
             ).fetchall()
+            noted = [row for table in _NOTING for row in _noted_rows(store, table)]
     except sqlite3.Error as error:
         raise LedgerError(f"{path} holds no ledger of a coordinator: {error}") from None
     if len(runs) != 1:
         raise LedgerError(f"{path} must belong to one run, got {len(runs)}")
-    return LedgerFile(run=_checked_run(runs[0][0]), entries=[_from_row(row) for row in rows])
+    try:
+        heads = msgspec.convert(noted, tuple[NotedHead, ...], builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        raise LedgerError(f"what {path} notes beside its ledger was changed: {error}") from None
+    entries = [entry_of_row(row) for row in rows]
+    return LedgerFile(_checked_run(runs[0][0]), entries, heads)
 
 
-def _from_row(row: tuple[object, ...]) -> LedgerEntry:
+def _noted_rows(store: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
+    if (_NOTES,) not in store.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall():
+        return []  # An older sotto's.
+    return store.execute(
+        f"SELECT round_number, {_NOTES} FROM {table} WHERE {_NOTES} IS NOT NULL"  # noqa: S608 - our own names
+    ).fetchall()
+
+
+def entry_of_row(row: Sequence[object]) -> LedgerEntry:
+    """Return the entry that a row of a store holds, unchecked; LedgerError if a type is wrong."""
     try:
         # SQLite keeps whatever type was written: an edited row may hold text for bytes.
-        return msgspec.convert(row, LedgerEntry, builtin_types=(bytes,))
+        return msgspec.convert(tuple(row), LedgerEntry, builtin_types=(bytes,))
     except msgspec.ValidationError as error:
         raise LedgerError(f"ledger entry {row[0]} was changed: {error}") from None
 

@@ -64,11 +64,14 @@ class RoundKeeper:
         two plans cannot be summed, and the ledger must hold what a cohort's draw really costs.
 
         Raises:
+            LedgerError: If the privacy ledger was changed, lost its end or belongs to another run.
             ReleaseError: If the files of a release are gone or damaged.
             OSError: If the disk is full.
         """
 
         def repair() -> Recovered:
+            # Before anything is deleted that a newer store would know.
+            self._gate.spent()
             recovered = recover(self._store, self._inbox, self._releases, now=time.time())
             self._shelf.load()
             return recovered

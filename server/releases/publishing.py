@@ -136,6 +136,7 @@ def record_release(
                 duration_s=ended_at - opened_at,
                 metrics=msgspec.json.encode(new.metrics).decode(),
                 recorded_at=now,
+                ledger_sha256=None if new.entry is None else new.entry.sha256,
             )
         )
     failpoints.reach(Failpoint.RELEASE_RECORDED)
