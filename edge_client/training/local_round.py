@@ -1,7 +1,8 @@
 """Train one round on one person's examples, or score a model on them.
 
 Simulation and device share these functions, which touch no socket or file. In float32 with one
-thread an operation, the same plan, parameters, examples, round and client name give the same bits.
+thread an operation, the same plan, parameters, examples, round and client name give the same bits,
+but for noise, which a device draws from the operating system.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,8 +78,11 @@ class LocalTrainer:
         device: torch.device | str = "cpu",
         *,
         keys: NoiseKeys | None = None,
+        seeded: bool = False,
     ) -> None:
         """Build the plan's network; only tests give ``keys`` of secret draws.
+
+        ``seeded`` is as in ``outgoing_update``: a simulation repeats its uncalibrated noise.
 
         Raises:
             ValueError: If the plan's task is unknown, or its model lacks a part for its method.
@@ -94,6 +98,7 @@ class LocalTrainer:
         self.layout = kept_layout(plan, self._half)
         self._travels_as = update_formats(plan)
         self._tensors = list(self._client.sent.slices.values())
+        self._seeded = seeded
         self._keys = SystemKeys() if keys is None else keys
         privacy = plan.training.example_privacy
         self._by_example = (
@@ -164,6 +169,7 @@ class LocalTrainer:
             client_name=client_name,
             clipping_norm=clipping_norm,
             residual=None if personal is None else personal.residual,
+            seeded=self._seeded,
         )
         return LocalResult(
             update=outgoing.update,

@@ -119,6 +119,8 @@ class RoundSum:
                         privacy=in_hand.plan.privacy,
                         slot_count=order.slot_count,
                         generator=noise_generator(self._config.seed, order.round_number),
+                        # Tests alone repeat noise in a deployment.
+                        seeded=self._noise_keys.repeats,
                         example_cap=self._config.training.example_cap,
                         personalisation=self._method.half,
                         round_number=order.round_number,
