@@ -24,7 +24,7 @@ from server.machine.answers import Abort, Close
 from server.machine.rounds import RoundMachine
 from server.records.attempts import OpenAttempt, abort_attempt, next_attempt, open_attempt
 from server.records.failpoints import Failpoint
-from server.releases.judge import figures_of
+from server.releases.judge import figures_of_devices
 from server.releases.recovery import Recovered, recover
 from server.releases.storage import Storage
 from server.uplink.slot_order_sum import RoundSum
@@ -173,15 +173,17 @@ class RoundKeeper:
         next_round = self._shelf.current.round_number + 1
         return await self._in_hand(self._attempt(next_round, 0, None, deadline_s), "evaluate")
 
-    async def measured(self, round_number: int, counts: Counts | LimitedSum) -> dict[str, Metric]:
+    async def measured(
+        self, round_number: int, counts: list[Counts] | LimitedSum
+    ) -> dict[str, Metric]:
         """Return an evaluation's figures; nothing if it is lost in its noise or over the budget.
 
         Raises:
             LedgerError: If the privacy ledger was changed or belongs to another run.
             OSError: If the disk is full; nothing is released.
         """
-        if isinstance(counts, Counts):
-            return figures_of(counts) if counts.token_count else {}
+        if isinstance(counts, list):
+            return figures_of_devices(counts)
         try:
             figures: dict[str, Metric] = {
                 **await self._threads.run(lambda: self._evaluations.release(round_number, counts))
