@@ -8,6 +8,7 @@ from privacy.accounting.events import PrivacyEvent
 from privacy.accounting.ledger_chain import NotedHead
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from privacy.noise.plan_events import budget_of, event_of
+from privacy.noise.settings import PrivacySettings
 from server.budget.round_entries import RoundEntries
 from server.budget.shortage import shortage_of
 from server.config.evaluation_rules import coming_evaluations
@@ -49,12 +50,8 @@ class RoundGate:
 
     @property
     def hides_figures(self) -> bool:
-        """Return whether figures of a round's updates (clipped, refused, set aside) stay secret.
-
-        The coordinator sees updates before any noise, and counts of them would be released without
-        any. Under ``local`` it sees noised updates alone, and their noise covers all that follows.
-        """
-        return isinstance(self._config.privacy, CentralNoise | TreeNoise)
+        """Return whether figures of a round's updates stay secret; see ``hides_figures``."""
+        return hides_figures(self._config.privacy)
 
     @property
     def cap(self) -> int:
@@ -135,3 +132,12 @@ class RoundGate:
                 rounds_left=error.rounds_left,
                 epsilon=error.epsilon,
             ) from None
+
+
+def hides_figures(privacy: PrivacySettings) -> bool:
+    """Return whether figures of a round's updates (clipped, refused, set aside) stay secret.
+
+    The coordinator sees updates before any noise, and counts of them would be released without any.
+    Under ``local`` it sees noised updates alone, and their noise covers all that follows.
+    """
+    return isinstance(privacy, CentralNoise | TreeNoise)

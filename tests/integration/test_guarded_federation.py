@@ -571,6 +571,8 @@ def test_nothing_of_one_device_is_written_or_told(
         }
     released = read_release(federation.folder.releases / "latest").record
     assert set(released.metrics) == {"epsilon", "delta"}
+    # Places, whatever became of the updates.
+    assert [release.contribution_count for release in federation.releases()] == [2, 2]
     for client in json.loads(told.splitlines()[0])["clients"]:
         assert client["participation_count"] is None
     written = b"\n".join(
