@@ -5,9 +5,8 @@ record. A chain alone does not show that its newest entries were cut off: these 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from sqlalchemy import Connection, Select, select, type_coerce, union_all, update
+from sqlalchemy import Connection, select, type_coerce, union_all, update
 from sqlalchemy.types import NullType
 
 from privacy.accounting.events import GaussianRelease, PrivacyEvent, read_event
@@ -64,7 +63,7 @@ def is_drawn_by_coins(entry: LedgerEntry) -> bool:
 def ledger_entries(store: Store) -> list[LedgerEntry]:
     """Return every entry as it is stored, oldest first, unchecked."""
     with store.read() as connection:
-        return _entries(connection.execute(_rows().order_by(ledger.c.sequence)))
+        return _entries(connection.execute(_ROWS.order_by(ledger.c.sequence)))
 
 
 def ledger_events(store: Store, run: str, published: NotedHead | None = None) -> list[PrivacyEvent]:
@@ -95,6 +94,8 @@ def note_evaluation(connection: Connection, round_number: int, entry: LedgerEntr
     )
 
 
+# As the driver reads them: an edited row may hold text, or nothing, for bytes.
+_ROWS = select(*(type_coerce(ledger.c[name], NullType()) for name in LedgerEntry._fields))
 _NOTED = union_all(
     *(
         select(table.c.round_number, table.c.ledger_sha256).where(
@@ -106,14 +107,8 @@ _NOTED = union_all(
 
 
 def _last(connection: Connection) -> LedgerEntry | None:
-    newest = _rows().order_by(ledger.c.sequence.desc()).limit(1)
+    newest = _ROWS.order_by(ledger.c.sequence.desc()).limit(1)
     return next(iter(_entries(connection.execute(newest))), None)
-
-
-# Any: columns without a type.
-def _rows() -> Select[Any]:
-    # As the driver reads them: an edited row may hold text, or nothing, for bytes.
-    return select(*(type_coerce(ledger.c[name], NullType()) for name in LedgerEntry._fields))
 
 
 def _entries(rows: Iterable[Sequence[object]]) -> list[LedgerEntry]:

@@ -312,7 +312,7 @@ def test_a_devices_list_has_what_somebody_wrote_for_it() -> None:
 
 @pytest.mark.slow
 def test_a_wheel_that_is_built_twice_has_the_same_bytes(tmp_path: Path) -> None:
-    built = []
+    built: list[str] = []
     for name in ("once", "again"):
         sources = tmp_path / name / "sotto"
         copied = ["protos", "privacy", "models", "server", "edge_client", "export", "simulation"]
