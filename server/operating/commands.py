@@ -11,7 +11,6 @@ from pathlib import Path
 from models.plan.stages import describe_stage
 from models.settings.growth import growth_stage
 from privacy.accounting.accountant import PrivacyReport, report
-from privacy.accounting.ledger_chain import verify_chain
 from privacy.accounting.ledger_file import LedgerFile
 from privacy.identities.party import Identity
 from privacy.noise.plan_events import budget_of
@@ -24,7 +23,7 @@ from server.operating.report import StatusReport, from_answer
 from server.records.attempts import current_attempt, next_attempt
 from server.records.folder import ServerFolder
 from server.records.inbox import Inbox
-from server.records.ledger import ledger_entries
+from server.records.ledger import ledger_entries, ledger_events
 from server.records.lock import only_one
 from server.records.operator_switch import OperatorSwitch
 from server.records.store import Store, check_run, open_store
@@ -168,12 +167,13 @@ class Federation:
 
         Raises:
             AccountantsDisagreeError: If two accountants differ by more than rounding.
-            LedgerError: If the ledger was changed or belongs to another run.
+            LedgerError: If the ledger was changed, lost its end or belongs to another run.
         """
         budget = budget_of(self.config.privacy)
+        published = ReleaseFolder(self.folder.releases).newest_head()
         with self._store() as (store, run):
+            events = ledger_events(store, run, published)
             entries = ledger_entries(store)
-        events = verify_chain(entries, run=run)
         spent = None if budget is None else report(events, budget.delta)
         return LedgerFile(run=run, entries=entries), spent
 

@@ -186,7 +186,7 @@ class _Parts:
         for part in (self._tls, self._opener, self._membership, self._shelf, self._personal):
             self._renewal.tell(part.take_identity)
         # The parts that drive rounds, from the top of the house down.
-        self._gate = RoundGate(config, store, run)
+        self._gate = RoundGate(config, store, run, published=storage.releases.newest_head)
         self._keeper = RoundKeeper(
             self._shelf,
             self._personal,

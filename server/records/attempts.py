@@ -54,6 +54,7 @@ def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = 
                 opened_at=opened.opened_at,
                 deadline_ms=opened.deadline_ms,
                 terms_sha256=opened.terms_sha256,
+                ledger_sha256=None if entry is None else entry.sha256,
             )
         )
 
