@@ -62,15 +62,15 @@ def run_behind(
         with BadLink(deployment.devices_port, weather, seed) as link, deployment:
             _start(deployment, link.port)
             moments, passed_bytes = _watch(deployment, link, seconds, tell)
+            ends = [*moments[1:], time.monotonic()]
             book = read_book(deployment, COHORT)
             passed = link.passed
         rounds = len(moments) - 1
         digest = deployment.released()[rounds - 1].parameters_sha256 if rounds else b""
         least = 2 * COHORT * rounds * sealed_bytes(deployment.config.schema.payload_bytes)
-    gaps = [after - before for before, after in zip(moments, moments[1:], strict=False)]
     return Behind(
         rounds=rounds,
-        longest_round_s=max([*gaps, time.monotonic() - moments[-1] if not gaps else 0.0]),
+        longest_round_s=max(end - begun for begun, end in zip(moments, ends, strict=True)),
         same_model=bool(rounds) and _undisturbed_digest(setting, rounds) == digest,
         bytes_ratio=passed_bytes / least if rounds else float("inf"),
         passed=passed,
@@ -99,7 +99,7 @@ def _start(deployment: Deployment, port: int | None) -> None:
             folder = deployment.device_folder(number)
             address = f"127.0.0.1:{port}"
             folder.save(msgspec.structs.replace(folder.enrolment(), device_address=address))
-        deployment.start_training_device(number, "--verbose")
+        deployment.start_training_device(number)
 
 
 def _watch(

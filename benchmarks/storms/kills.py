@@ -22,6 +22,7 @@ DEADLINE_S = 30.0
 HOPELESS_S = 180.0
 _LARGEST_BURST = 4
 _WORDS, _HIDDEN = 2_000, 64
+_DEVICE_NICENESS = 10
 
 
 @dataclass
@@ -134,8 +135,10 @@ class _Storm:
         self._found.killed[kind] += 1
 
     def _start_agent(self, number: int) -> None:
-        process = self._deployment.start_training_device(number, "--verbose")
+        process = self._deployment.start_training_device(number)
         self._agents[number] = psutil.Process(process.pid)
+        # A device is another machine: its start must not take the coordinator's processor.
+        self._agents[number].nice(_DEVICE_NICENESS)
 
     def _await_more_than(self, count: int) -> None:
         until = time.monotonic() + HOPELESS_S
