@@ -261,6 +261,11 @@ class Deployment:
         with admin_stub(self.root / self.config.listen.admin_socket) as stub:
             return stub.Status(pb.StatusRequest())
 
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the coordinator has ended by itself."""
+        return self.coordinator is not None and self.coordinator.poll() is not None
+
     def kill_coordinator(self) -> None:
         """End the coordinator as a power cut would."""
         if self.coordinator is not None:

@@ -65,7 +65,7 @@ class BadLink:
         self.port = 0
         self._target_port = target_port
         self._weather = weather
-        self._random = random.Random(seed)
+        self._random = random.Random(seed)  # noqa: S311 (dice that can be thrown again)
         self._loop = asyncio.new_event_loop()
         self._calm = asyncio.Event()
         self._calm.set()
@@ -130,7 +130,7 @@ class BadLink:
             asyncio.ensure_future(line.pump(reader, far_writer)),
             asyncio.ensure_future(line.pump(far_reader, writer)),
         ]
-        ended, _ = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         for pump in pumps:
             pump.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)

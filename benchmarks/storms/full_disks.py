@@ -28,12 +28,18 @@ class FullDisks:
 
 
 def run_full_disks(*, full_s: float, tell: Callable[[str], None]) -> FullDisks:
-    """Let each side run for ``full_s`` seconds without room."""
+    """Let each side run without room for ``full_s`` seconds from when that is noticed."""
     sides = []
     for side in ("coordinator", "devices"):
         tell(f"disk: no room at the {side} for {full_s:.0f} s")
         sides.append(_one_side(side, full_s))
     return FullDisks(max(goes_on_s for goes_on_s, _ in sides), (sides[0][1], sides[1][1]))
+
+
+def _is_told(deployment: Deployment) -> bool:
+    """Return whether a device has met a full disk, its own or the coordinator's."""
+    logs = "".join(deployment.device_log(number).read_text() for number in range(COHORT))
+    return "No space left" in logs or "disk is full" in logs or deployment.has_ended
 
 
 def _one_side(side: str, full_s: float) -> tuple[float, Book]:
@@ -51,12 +57,13 @@ def _one_side(side: str, full_s: float) -> tuple[float, Book]:
             deployment.await_rounds(1, _LIMIT_S)
             mark = Path(full[side])
             mark.touch()
+            wait_until(lambda: _is_told(deployment), _LIMIT_S, 0.2)
             time.sleep(full_s)
             mark.unlink()
             with_room = time.monotonic()
             before = len(deployment.released())
             # A coordinator that could not close a round has ended and said so; its unit starts it.
-            if deployment.coordinator is not None and deployment.coordinator.poll() is not None:
+            if deployment.has_ended:
                 deployment.start_coordinator(*machine)
             wait_until(lambda: len(deployment.released()) > before, _LIMIT_S, 0.2)
             return time.monotonic() - with_room, read_book(deployment, COHORT)

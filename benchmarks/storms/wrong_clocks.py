@@ -39,37 +39,51 @@ class WrongClocks:
 def run_wrong_clocks(*, rounds: int, tell: Callable[[str], None]) -> WrongClocks:
     """Run so many rounds with devices a day apart, then jumps of the coordinator's clock."""
     tell("clocks: devices a day apart")
-    with tempfile.TemporaryDirectory(prefix="sotto-storm-") as folder:
-        with _deployment(Path(folder)) as deployment:
-            deployment.start_coordinator()
-            deployment.enrol()
-            for number, hours in enumerate(DEVICES_H):
-                deployment.start_training_device(number, *_wrong_by(hours))
-            deployment.await_rounds(rounds, _LIMIT_S)
-            deployment.devices[0].terminate()
-            deployment.devices[0].wait()
-            strange = deployment.start_training_device(0, *_wrong_by(REFUSED_H))
-            wait_until(lambda: strange.poll() is not None, _LIMIT_S)
-            refused = strange.returncode == 1 and "clock" in deployment.device_log(0).read_text()
-            apart = read_book(deployment, len(DEVICES_H))
-            apart_rounds = deployment.rounds_logged()
+    apart_rounds, refused, apart = _devices_apart(rounds)
     tell("clocks: the coordinator's jumps by a day")
-    with tempfile.TemporaryDirectory(prefix="sotto-storm-") as folder:
-        stalls_s = []
-        with _deployment(Path(folder)) as deployment:
-            deployment.start_coordinator()
-            deployment.enrol()
-            for number in range(len(DEVICES_H)):
-                deployment.start_training_device(number)
-            deployment.await_rounds(1, _LIMIT_S)
-            for hours in JUMPS_H:
-                deployment.kill_coordinator()
-                deployment.start_coordinator(*_wrong_by(hours))
-                started, before = time.monotonic(), len(deployment.released())
-                wait_until(lambda: len(deployment.released()) > before, _LIMIT_S, 0.2)  # noqa: B023
-                stalls_s.append(time.monotonic() - started)
-            jumped = read_book(deployment, len(DEVICES_H))
-    return WrongClocks(apart_rounds, refused, max(stalls_s), (apart, jumped))
+    jump_stall_s, jumped = _jumps()
+    return WrongClocks(apart_rounds, refused, jump_stall_s, (apart, jumped))
+
+
+def _devices_apart(rounds: int) -> tuple[int, bool, Book]:
+    """Return the rounds of devices a day apart, whether another day's is refused, and the book."""
+    with (
+        tempfile.TemporaryDirectory(prefix="sotto-storm-") as folder,
+        _deployment(Path(folder)) as deployment,
+    ):
+        deployment.start_coordinator()
+        deployment.enrol()
+        for number, hours in enumerate(DEVICES_H):
+            deployment.start_training_device(number, *_wrong_by(hours))
+        deployment.await_rounds(rounds, _LIMIT_S)
+        deployment.devices[0].terminate()
+        deployment.devices[0].wait()
+        strange = deployment.start_training_device(0, *_wrong_by(REFUSED_H))
+        wait_until(lambda: strange.poll() is not None, _LIMIT_S)
+        refused = strange.returncode == 1 and "clock" in deployment.device_log(0).read_text()
+        book = read_book(deployment, len(DEVICES_H))
+        return deployment.rounds_logged(), refused, book
+
+
+def _jumps() -> tuple[float, Book]:
+    """Return the longest time from a restart under another clock to a release, and the book."""
+    stalls_s = []
+    with (
+        tempfile.TemporaryDirectory(prefix="sotto-storm-") as folder,
+        _deployment(Path(folder)) as deployment,
+    ):
+        deployment.start_coordinator()
+        deployment.enrol()
+        for number in range(len(DEVICES_H)):
+            deployment.start_training_device(number)
+        deployment.await_rounds(1, _LIMIT_S)
+        for hours in JUMPS_H:
+            deployment.kill_coordinator()
+            deployment.start_coordinator(*_wrong_by(hours))
+            started, before = time.monotonic(), len(deployment.released())
+            wait_until(lambda: len(deployment.released()) > before, _LIMIT_S, 0.2)  # noqa: B023
+            stalls_s.append(time.monotonic() - started)
+        return max(stalls_s), read_book(deployment, len(DEVICES_H))
 
 
 def _deployment(folder: Path) -> Deployment:
