@@ -39,6 +39,10 @@ CHANNEL_OPTIONS = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
+    # While data comes, gRPC measures the line with pings of its own, and no other goes out before
+    # their answer: a line lost in the middle of a model would be seen after a minute. Longer than
+    # a silence of 20 s, which a connection should live through.
+    ("grpc.http2.ping_timeout_ms", 25_000),
     # The agent has its own backoff; gRPC's would only add to it.
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),

@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from edge_client.wire.refusal import UnreachableError
-from edge_client.wire.transport import PIECE_BYTES, Transport
+from edge_client.wire.transport import CHANNEL_OPTIONS, PIECE_BYTES, Transport
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
 from protos import federation_pb2 as wire
@@ -36,6 +36,16 @@ class BreakingCoordinator(wire_grpc.FederationServicer):
     ) -> wire.UploadResponse:
         await anext(aiter(request_iterator))
         return await context.abort(grpc.StatusCode.UNAVAILABLE, "as told")
+
+
+def test_a_line_that_fell_silent_is_given_up_after_20_seconds_and_within_30() -> None:
+    options = dict(CHANNEL_OPTIONS)
+
+    # At rest by a ping every so often, in the middle of a model by the pings that measure the line.
+    at_rest_ms = options["grpc.keepalive_time_ms"] + options["grpc.keepalive_timeout_ms"]
+    in_a_model_ms = options["grpc.http2.ping_timeout_ms"]
+
+    assert 20_000 < in_a_model_ms <= at_rest_ms <= 30_000
 
 
 async def upload(sealed: Path, device: Identity, coordinator: Identity) -> int:
