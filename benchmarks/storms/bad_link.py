@@ -110,6 +110,12 @@ class BadLink:
             await asyncio.sleep(weather.hole_every_s - weather.hole_s - before_s)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Cancelled at the end of the link alone, of which asyncio would complain.
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._carry(reader, writer)
+        writer.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection in both directions until it ends or is lost."""
         await self._calm.wait()
         upstream = socket.socket()
