@@ -47,7 +47,7 @@ PARTS = ("kills", "proxy", "disk", "clocks")
 QUICK_S = 12.0
 # A short run needs a model that passes in it.
 QUICK_SETTING = Setting(words=2_000, hidden=32, deadline_s=60.0)
-QUICK_WEATHER = Weather(delay_s=0.05, hole_s=3.0, hole_every_s=12.0, cut_every_bytes=128 << 10)
+QUICK_WEATHER = Weather(delay_s=0.05, hole_s=3.0, hole_every_s=12.0)
 FULL_S, QUICK_FULL_S = 30.0, 3.0
 BREATH_S = 1.0
 

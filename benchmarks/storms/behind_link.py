@@ -15,6 +15,8 @@ from privacy.sealing.envelope import sealed_bytes
 
 COHORT = 3
 UNDISTURBED_S = 600.0
+# A short run goes on for so long, until it has a round.
+PATIENCE_S = 180.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +109,9 @@ def _watch(
 ) -> tuple[list[float], int]:
     """Return when the run began and each round was released, and the bytes up to the last."""
     moments, passed_bytes = [time.monotonic()], 0
-    while (left_s := seconds - (time.monotonic() - moments[0])) > 0:
+    while (left_s := seconds - (time.monotonic() - moments[0])) > 0 or (
+        len(moments) == 1 and left_s > -PATIENCE_S
+    ):
         if deployment.rounds_logged() > len(moments) - 1:
             moments.append(time.monotonic())
             passed_bytes = link.passed.payload_bytes
@@ -127,4 +131,5 @@ def _undisturbed_digest(setting: Setting, rounds: int) -> bytes:
             wait_until(
                 lambda: deployment.rounds_logged() == rounds, UNDISTURBED_S + 10 * rounds, 0.2
             )
-        return deployment.released()[-1].parameters_sha256
+        digest: bytes = deployment.released()[-1].parameters_sha256
+        return digest

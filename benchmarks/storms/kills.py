@@ -47,8 +47,8 @@ class Kills:
 
 
 def run_kills(*, seed: int, seconds: float, tell: Callable[[str], None]) -> Kills:
-    """Run a federation through bursts of kills for so long, and through the calm after the last."""
-    found, ends_at = Kills(), time.monotonic() + seconds
+    """Run a federation through bursts of kills for so long, from its first round on."""
+    found = Kills()
     with tempfile.TemporaryDirectory(prefix="sotto-storm-") as folder:
         deployment = Deployment(
             Path(folder),
@@ -63,6 +63,7 @@ def run_kills(*, seed: int, seconds: float, tell: Callable[[str], None]) -> Kill
             source = random.Random(seed)  # noqa: S311 (a storm that can be raised again)
             storm = _Storm(deployment, source, found)
             storm.begin()
+            ends_at = time.monotonic() + seconds
             while time.monotonic() < ends_at:
                 tell(
                     f"kills: {ends_at - time.monotonic():.0f} s left, "
