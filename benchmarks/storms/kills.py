@@ -22,6 +22,7 @@ DEADLINE_S = 30.0
 HOPELESS_S = 180.0
 _LARGEST_BURST = 4
 _WORDS, _HIDDEN = 2_000, 64
+_DEVICE_NICENESS = 10
 
 
 @dataclass
@@ -46,8 +47,8 @@ class Kills:
 
 
 def run_kills(*, seed: int, seconds: float, tell: Callable[[str], None]) -> Kills:
-    """Run a federation through bursts of kills for so long, and through the calm after the last."""
-    found, ends_at = Kills(), time.monotonic() + seconds
+    """Run a federation through bursts of kills for so long, from its first round on."""
+    found = Kills()
     with tempfile.TemporaryDirectory(prefix="sotto-storm-") as folder:
         deployment = Deployment(
             Path(folder),
@@ -59,8 +60,10 @@ def run_kills(*, seed: int, seconds: float, tell: Callable[[str], None]) -> Kill
             retry_limit=1000,
         )
         with deployment:
-            storm = _Storm(deployment, random.Random(seed), found)
+            source = random.Random(seed)  # noqa: S311 (a storm that can be raised again)
+            storm = _Storm(deployment, source, found)
             storm.begin()
+            ends_at = time.monotonic() + seconds
             while time.monotonic() < ends_at:
                 tell(
                     f"kills: {ends_at - time.monotonic():.0f} s left, "
@@ -134,8 +137,10 @@ class _Storm:
         self._found.killed[kind] += 1
 
     def _start_agent(self, number: int) -> None:
-        process = self._deployment.start_training_device(number, "--verbose")
+        process = self._deployment.start_training_device(number)
         self._agents[number] = psutil.Process(process.pid)
+        # A device is another machine: its start must not take the coordinator's processor.
+        self._agents[number].nice(_DEVICE_NICENESS)
 
     def _await_more_than(self, count: int) -> None:
         until = time.monotonic() + HOPELESS_S

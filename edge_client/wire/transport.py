@@ -34,12 +34,16 @@ _FEDERATION = wire.DESCRIPTOR.services_by_name["Federation"].full_name
 UPLOAD = f"/{_FEDERATION}/Upload"
 FETCH_MODEL = f"/{_FEDERATION}/FetchModel"
 
-# A closed connection is seen at once; these find one that went silent (a lost radio link).
+# A closed connection is seen at once; these find one that went silent (a lost radio link). One that
+# was silent for 20 s goes on: a new one would take the training in hand with it.
 CHANNEL_OPTIONS = [
     ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 25_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
+    # While data comes, gRPC measures the line with pings of its own, and no other goes out before
+    # their answer: a line lost in the middle of a model would be seen after a minute.
+    ("grpc.http2.ping_timeout_ms", 25_000),
     # The agent has its own backoff; gRPC's would only add to it.
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),

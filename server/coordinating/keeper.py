@@ -144,7 +144,7 @@ class RoundKeeper:
         opened = recovered.open_attempt
         if opened is None:
             return None
-        left_s = opened.deadline_ms / 1000 - time.time()
+        left_s = opened.left_s(time.time())
         machine.restore(
             opened.members,
             recovered.receipts,

@@ -32,6 +32,14 @@ class OpenAttempt:
     deadline_ms: int
     terms_sha256: bytes | None = None
 
+    def left_s(self, now: float) -> float:
+        """Return the seconds from ``now``, Unix time, to the deadline; negative after it.
+
+        They are at most the attempt's whole length: a clock that was set back makes it no longer.
+        """
+        deadline = self.deadline_ms / 1000
+        return min(deadline - now, deadline - self.opened_at)
+
 
 def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = None) -> None:
     """Record an attempt and its entry in the privacy ledger, durably, before its first lease.

@@ -20,11 +20,11 @@ from server.services.enrolment import EnrolmentService, add_enrolment
 from server.services.federation_calls import MOST_CALLS, CallsUnderWay, add_federation
 
 # A broken connection that was closed is seen at once. One that just fell silent (a phone that
-# lost its network) is seen after a ping goes unanswered.
+# lost its network) is seen after a ping goes unanswered, for longer than a silence of 20 s lasts.
 _KEEPING_ALIVE: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
     ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 25_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
