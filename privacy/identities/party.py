@@ -169,7 +169,9 @@ class Identity:
         previous = None
         if generations.previous is not None:
             before = folder / _named(generations.previous)
-            previous = _read_pair(before, KeyUse.WRAPPING, authority, passphrase)
+            # The federation may have had another authority then.
+            former = _read_certificate_file(before / _AUTHORITY)
+            previous = _read_pair(before, KeyUse.WRAPPING, former, passphrase)
         return cls(
             authority=authority,
             tls=pairs[KeyUse.TLS],
@@ -195,7 +197,7 @@ class Identity:
 
     @property
     def tls_certificate_pem(self) -> bytes:
-        """TLS certificate, PEM."""
+        """TLS certificate and what leads from it to the authority, PEM."""
         return certificate_pem(self.tls.certified.der)
 
     @property

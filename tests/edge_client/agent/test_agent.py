@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 import edge_client.agent.agent as agent_module
+import edge_client.wire.coordinator_keys as coordinator_keys_module
 from edge_client.agent.agent import Agent
 from edge_client.agent.exit_status import NotServed
 from edge_client.agent.session import Ended
 from edge_client.datasets.text_set import DatasetError
+from edge_client.folder.layout import CoordinatorKeys, Enrolment
 from edge_client.jobs.job import Evaluated, Failed, Outcome, Trained
 from edge_client.owner.policy import PolicySettings
 from edge_client.owner.sensors import Reading
@@ -125,6 +127,16 @@ class Scene:
         self._enrolled = enrolled
         self._sensors = sensors or FakeSensors()
         shutil.copytree(enrolled.identity, self.device.folder.identity)
+        given = enrolled.coordinator.certificates
+        self.device.folder.save_coordinator(CoordinatorKeys(**given._asdict()))
+        self.device.folder.save(
+            Enrolment(
+                client_name="device-0001",
+                run=RUN.hex(),
+                device_address="localhost:1",
+                ca_certificate=enrolled.authority.certificate,
+            )
+        )
 
     def pass_to(self, *, days: float) -> None:
         """Let the clock of both ends show so many days after the enrolment."""
@@ -139,7 +151,6 @@ class Scene:
         agent = _Agent(
             self.device,
             address="localhost:1",
-            ca_certificate=self._enrolled.authority.certificate,
             policy=PolicySettings(idle=False, unmetered=False),
             sensors=self._sensors,
             clock=lambda: self.now,
@@ -153,8 +164,21 @@ class _Agent(Agent):
 
     transport: StandInTransport
 
-    def _transport(self, identity: Identity) -> Transport:
+    def _transport(self, identity: Identity, coordinator_tls: bytes) -> Transport:
         return self.transport
+
+
+@pytest.fixture(autouse=True)
+def shown(enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note where the agent looks what the coordinator shows, and show it."""
+    looked_at: list[str] = []
+
+    async def show(address: str) -> list[bytes]:
+        looked_at.append(address)
+        return [enrolled.coordinator.certificates.tls]
+
+    monkeypatch.setattr(coordinator_keys_module, "shown_certificates", show)
+    return looked_at
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import edge_client.wire.coordinator_keys as coordinator_keys_module
 import edge_client.wire.enrolling as enrolling_module
 from edge_client.folder.layout import DeviceFolder, DeviceFolderError, Enrolment
 from edge_client.wire.enrolling import enrol_device
@@ -44,6 +45,9 @@ class Coordinator:
     now: float = field(default_factory=time.time)
     days: float = 90.0
 
+    async def show(self, address: str) -> list[bytes]:
+        return [self.identity.certificates.tls]
+
     async def enrol(
         self, address: str, ca: bytes, token: bytes, requests: wire.SigningRequests
     ) -> wire.EnrolResponse:
@@ -77,6 +81,8 @@ def coordinator(
 ) -> Coordinator:
     coordinator = Coordinator(*certified)
     monkeypatch.setattr(enrolling_module, "enrol", coordinator.enrol)
+    monkeypatch.setattr(enrolling_module, "shown_certificates", coordinator.show)
+    monkeypatch.setattr(coordinator_keys_module, "shown_certificates", coordinator.show)
     return coordinator
 
 
