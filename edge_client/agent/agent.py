@@ -126,7 +126,13 @@ class Agent:
         pinned = None if self._lost else pinned_tls(folder, now=self._clock())
         if pinned is None:
             allowed = self._device.floor.authorities
-            await meet_coordinator(folder, self._address, allowed, now=self._clock())
+            await meet_coordinator(
+                folder,
+                self._address,
+                allowed,
+                now=self._clock(),
+                passphrase=self._device.passphrase,
+            )
             self._lost = False
             pinned = folder.coordinator().tls
         return pinned

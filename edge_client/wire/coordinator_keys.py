@@ -13,7 +13,7 @@ from collections.abc import Container
 import msgspec
 
 from edge_client.folder.layout import CoordinatorKeys, DeviceFolder
-from edge_client.wire.handshake import shown_certificates
+from edge_client.wire.handshake import TlsFiles, shown_certificates
 from edge_client.wire.refusal import UnreachableError
 from privacy.identities.certificates import (
     CertificateError,
@@ -24,6 +24,7 @@ from privacy.identities.certificates import (
     fingerprint,
     read_certificate,
 )
+from privacy.identities.party import Identity
 from privacy.identities.succession import successor_of
 from protos import federation_pb2 as wire
 
@@ -91,7 +92,12 @@ def pinned_tls(folder: DeviceFolder, *, now: float) -> bytes | None:
 
 
 async def meet_coordinator(
-    folder: DeviceFolder, address: str, authorities: Container[str] | None, *, now: float
+    folder: DeviceFolder,
+    address: str,
+    authorities: Container[str] | None,
+    *,
+    now: float,
+    passphrase: bytes | None = None,
 ) -> None:
     """Look at what the listener at ``host:port`` shows, and follow it if it may be followed.
 
@@ -102,8 +108,10 @@ async def meet_coordinator(
         UnreachableError: If nobody answers there, or whoever does shows nothing that this device
             may follow: the coordinator may be there again later.
         DeviceFolderError: If the folder is not an enrolled device's.
+        KeyFileError: If it holds no identity.
     """
-    shown = await shown_certificates(address)
+    own = TlsFiles(*Identity.tls_files(folder.identity), passphrase)
+    shown = await shown_certificates(address, own)
     try:
         _follow(folder, shown, authorities, now)
     except CertificateError as error:

@@ -47,7 +47,7 @@ async def enrol_device(
     """
     folder.create()
     with folder.sole_agent():
-        await _follow_authority(folder, invite, authorities, now)
+        await _follow_authority(folder, invite, authorities, now, passphrase)
         before = _enrolment_before(folder, invite)
         identity = _identity_before(folder, invite, passphrase)
         if before is None and identity is not None and _is_valid(identity, now):
@@ -67,14 +67,20 @@ async def enrol_device(
 
 
 async def _follow_authority(
-    folder: DeviceFolder, invite: Invite, authorities: Container[str] | None, now: float
+    folder: DeviceFolder,
+    invite: Invite,
+    authorities: Container[str] | None,
+    now: float,
+    passphrase: bytes | None,
 ) -> None:
     """Follow to the invite's authority, where the folder's one has named it as its successor."""
     if not folder.is_enrolled:
         return
     before = folder.enrolment()
     if before.run == invite.run and before.ca_certificate != invite.ca_certificate:
-        await meet_coordinator(folder, invite.enrolment_address, authorities, now=now)
+        await meet_coordinator(
+            folder, invite.enrolment_address, authorities, now=now, passphrase=passphrase
+        )
 
 
 def _enrolment_before(folder: DeviceFolder, invite: Invite) -> Enrolment | None:

@@ -9,11 +9,20 @@ shows another.
 import asyncio
 import contextlib
 import ssl
-from typing import Protocol, cast
+from pathlib import Path
+from typing import NamedTuple, Protocol, cast
 
 from edge_client.wire.refusal import UnreachableError
 
 _TIMEOUT_S = 10.0
+
+
+class TlsFiles(NamedTuple):
+    """A device's own TLS certificate and key, PEM, which the listener for devices asks for."""
+
+    certificate: Path
+    key: Path
+    passphrase: bytes | None
 
 
 class _Shown(Protocol):
@@ -24,11 +33,12 @@ class _Handshake(Protocol):
     def get_unverified_chain(self) -> list[_Shown]: ...
 
 
-async def shown_certificates(address: str) -> list[bytes]:
+async def shown_certificates(address: str, own: TlsFiles | None = None) -> list[bytes]:
     """Return the certificates, DER, that the listener at ``host:port`` shows, its own first.
 
     Raises:
         UnreachableError: If nobody answers, or not by TLS 1.3.
+        OSError: If the device's own files cannot be read.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     # The caller checks what was shown, and the next connection who has its key.
@@ -36,6 +46,9 @@ async def shown_certificates(address: str) -> list[bytes]:
     context.verify_mode = ssl.CERT_NONE
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
+    if own is not None:
+        # Empty rather than None: nobody is at a terminal to be asked for it.
+        context.load_cert_chain(own.certificate, own.key, password=own.passphrase or b"")
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(_TIMEOUT_S):
@@ -49,6 +62,5 @@ async def shown_certificates(address: str) -> list[bytes]:
         return [shown.public_bytes(2) for shown in handshake.get_unverified_chain()]
     finally:
         writer.close()
-        # The listener asks for a certificate, which this handshake does not give.
         with contextlib.suppress(OSError):
             await writer.wait_closed()

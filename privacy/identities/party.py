@@ -111,6 +111,12 @@ class Identity:
         """Return whether a folder holds a current identity; KeyFileError if it is damaged."""
         return _read_pointer(folder) is not None
 
+    @staticmethod
+    def tls_files(folder: Path) -> tuple[Path, Path]:
+        """Return where the current TLS certificate and key lie; KeyFileError if nowhere."""
+        current = folder / _named(_current(folder).current)
+        return current / f"{KeyUse.TLS}.crt", current / f"{KeyUse.TLS}.key"
+
     @classmethod
     def install(
         cls,
@@ -156,12 +162,7 @@ class Identity:
                 the passphrase is wrong.
             CertificateError: If a certificate and its key or authority do not belong together.
         """
-        generations = _read_pointer(folder)
-        if generations is None:
-            raise KeyFileError(
-                f"{folder} holds no identity: a device gets one by `sotto-client enrol`, a "
-                "coordinator by `sotto-server init`"
-            )
+        generations = _current(folder)
         check_owner_only(folder)
         current = folder / _named(generations.current)
         authority = _read_certificate_file(current / _AUTHORITY)
@@ -298,6 +299,16 @@ def _read_pointer(folder: Path) -> _Generations | None:
         return None
     except (OSError, msgspec.DecodeError) as error:
         raise KeyFileError(f"{path} cannot be read: {error}") from None
+
+
+def _current(folder: Path) -> _Generations:
+    generations = _read_pointer(folder)
+    if generations is None:
+        raise KeyFileError(
+            f"{folder} holds no identity: a device gets one by `sotto-client enrol`, a "
+            "coordinator by `sotto-server init`"
+        )
+    return generations
 
 
 def _named(generation: int) -> str:

@@ -173,7 +173,7 @@ def shown(enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note where the agent looks what the coordinator shows, and show it."""
     looked_at: list[str] = []
 
-    async def show(address: str) -> list[bytes]:
+    async def show(address: str, own: object) -> list[bytes]:
         looked_at.append(address)
         return [enrolled.coordinator.certificates.tls]
 

@@ -45,7 +45,7 @@ class Coordinator:
     now: float = field(default_factory=time.time)
     days: float = 90.0
 
-    async def show(self, address: str) -> list[bytes]:
+    async def show(self, address: str, own: object = None) -> list[bytes]:
         return [self.identity.certificates.tls]
 
     async def enrol(
