@@ -156,5 +156,5 @@ def test_an_offline_authority_shuts_out_a_stolen_issuing_key_and_hands_over_to_t
     federation.start()
     seen = device.log.read_text().count(REFUSED)
     device.start()
-    await_line(device, "not of this federation's authority")
+    await_line(device, "not issued by this federation's authority")
     assert device.log.read_text().count(REFUSED) > seen

@@ -11,6 +11,7 @@ from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.jobs.job import Trained
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import Certificates
+from privacy.identities.issuing_key import make_issuing_key
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import (
     MESSAGE_ID,
@@ -80,6 +81,51 @@ def test_the_keys_of_a_lease_are_kept_before_its_model_is_fetched(
 
     assert kept == CoordinatorKeys(wrapping=ours[1].wrapping, signing=ours[1].signing)
     assert transport.named == ["fetch_model", "upload", "commit"]
+
+
+def test_keys_that_began_before_those_met_are_refused(
+    tmp_path: Path, authority: CertificateAuthority
+) -> None:
+    # Valid for weeks to come; but the device has met what replaced them.
+    now = time.time()
+    stolen = enrol(authority, tmp_path / "stolen", "coordinator", "coordinator", now=now - 60)
+    newer = enrol(authority, tmp_path / "newer", "coordinator", "coordinator", now=now)
+
+    kept, transport = serve(
+        tmp_path / "device", authority, known=newer.certificates, named=stolen.certificates
+    )
+
+    assert kept.signing == newer.certificates.signing
+    assert transport.calls == [("refuse_plan", make_lease().nonce, "certificate_unusable")]
+
+
+def test_what_a_former_issuing_key_certifies_is_refused_however_new_it_is(
+    tmp_path: Path, authority: CertificateAuthority
+) -> None:
+    now = time.time()
+    stolen = make_issuing_key(tmp_path, authority, now=now - 60)
+    issuer = make_issuing_key(tmp_path, authority, now=now - 60)
+    ours = enrol(issuer, tmp_path / "ours", "coordinator", "coordinator", now=now - 30)
+    thiefs = enrol(stolen, tmp_path / "thiefs", "coordinator", "coordinator", now=now)
+
+    kept, transport = serve(
+        tmp_path / "device", authority, known=ours.certificates, named=thiefs.certificates
+    )
+
+    assert kept.signing == ours.certificates.signing
+    assert transport.calls == [("refuse_plan", make_lease().nonce, "certificate_unusable")]
+
+
+def test_an_authority_does_not_pass_for_its_own_issuing_key(
+    tmp_path: Path, authority: CertificateAuthority, ours: list[Certificates]
+) -> None:
+    # Else its certificate behind an old one would make that look as if a new key had issued it.
+    newer = enrol(authority, tmp_path / "newer", "coordinator", "coordinator", now=time.time() + 5)
+    dressed = Certificates(*(der + authority.certificate for der in ours[0]))
+
+    kept, _ = serve(tmp_path / "device", authority, known=newer.certificates, named=dressed)
+
+    assert kept.signing == newer.certificates.signing
 
 
 def test_an_older_coordinator_names_none(
