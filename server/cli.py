@@ -249,9 +249,10 @@ def _restore(asked: Restoring) -> None:
     manifest = restore_backup(asked.archive, root)
     print(f"restored run {manifest.run} at round {manifest.last_round} into {asked.folder}")
     print(
-        "paused: whoever was revoked, forgotten or invited since the backup is as before it, and "
-        "so are rotated keys. Do all of that again, then `sotto-server run`, which goes on with a "
-        "round that was open, then `sotto-server resume`"
+        "paused: whoever was revoked, forgotten or invited since the backup is as before it. Do "
+        "all of that again, and `sotto-server rotate-keys`: devices refuse keys older than those "
+        "they have met. Then `sotto-server run`, which goes on with a round that was open, then "
+        "`sotto-server resume`"
     )
     print("do not run the folder that was backed up beside this one")
     if isinstance(Federation(asked.folder).config.privacy, TreeNoise):

@@ -8,6 +8,7 @@ what is there.
 import shutil
 from pathlib import Path
 
+from privacy.foundation.atomic_files import sync_folder
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.issuing_key import load_issuer, make_issuing_key
 from privacy.identities.succession import write_former
@@ -61,18 +62,28 @@ def replace_authority(
         OSError: If the folder cannot be written.
     """
     former = folder.former_authority
+    building = folder.authority.with_name(".authority.new")
+    if building.exists() and not folder.authority.exists():
+        # An earlier call was cut short between its two renames: the statement is made.
+        return _take_up(building, folder, config)
     if former.exists():
         raise FoundingError(
             f"{former} is still there from the replacement before: destroy it, then try again"
         )
     authority = _authority(folder.authority, key_file, passphrase)
-    building = folder.authority.with_name(".authority.new")
     shutil.rmtree(building, ignore_errors=True)
     successor = CertificateAuthority.create(building, run, passphrase=new_passphrase)
     write_former(building, folder.authority, authority, successor.certificate)
     make_issuing_key(building, successor)
     folder.authority.rename(former)
+    return _take_up(building, folder, config)
+
+
+def _take_up(
+    building: Path, folder: ServerFolder, config: FederationConfig
+) -> CertificateAuthority:
     building.rename(folder.authority)
+    sync_folder(folder.root)
     rotate_keys(folder, config, hostnames=[])
     return load_issuer(folder.authority)
 
