@@ -12,6 +12,7 @@ from privacy.identities.signatures import Purpose
 from tests.privacy.conftest import RUN, enrol
 
 
+@pytest.mark.slow
 def test_an_issuing_keys_certificate_can_stand_where_the_authoritys_does(tmp_path: Path) -> None:
     now = time.time()
     authority = CertificateAuthority.create(tmp_path / "ca", RUN.hex(), now=now)
