@@ -31,12 +31,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
 from privacy.identities.chains import (
     UNREADABLE,
-    CertificateError,
     check_links,
     encoded_chain,
     parsed_chain,
     split_chain,
 )
+
+# Most callers know certificates alone, so the error is theirs to import from here too.
+from privacy.identities.chains import CertificateError as CertificateError  # noqa: PLC0414
 from privacy.identities.keys import RSA_BITS, PublicKey
 
 CLOCK_TOLERANCE = timedelta(hours=25)

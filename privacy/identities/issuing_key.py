@@ -84,7 +84,7 @@ def _certificate(
     subject = x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, "sotto"),
-            x509.NameAttribute(NameOID.COMMON_NAME, f"{run.value} issuing"),
+            x509.NameAttribute(NameOID.COMMON_NAME, f"{run.value!s} issuing"),
         ]
     )
     expires = min(issued + timedelta(days=ISSUING_DAYS), root.not_valid_after_utc)

@@ -49,7 +49,7 @@ def state_successor(
     builder = (
         x509.CertificateBuilder()
         .subject_name(root.subject)
-        .public_key(root.public_key())  # type: ignore[arg-type]  # an authority's key is P-256
+        .public_key(root.public_key())
         .not_valid_before(beginning(issued, None))
         .not_valid_after(datetime.fromtimestamp(former.ends_at, UTC))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

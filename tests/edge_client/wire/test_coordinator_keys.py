@@ -116,18 +116,6 @@ def test_what_a_former_issuing_key_certifies_is_refused_however_new_it_is(
     assert transport.calls == [("refuse_plan", make_lease().nonce, "certificate_unusable")]
 
 
-def test_an_authority_does_not_pass_for_its_own_issuing_key(
-    tmp_path: Path, authority: CertificateAuthority, ours: list[Certificates]
-) -> None:
-    # Else its certificate behind an old one would make that look as if a new key had issued it.
-    newer = enrol(authority, tmp_path / "newer", "coordinator", "coordinator", now=time.time() + 5)
-    dressed = Certificates(*(der + authority.certificate for der in ours[0]))
-
-    kept, _ = serve(tmp_path / "device", authority, known=newer.certificates, named=dressed)
-
-    assert kept.signing == newer.certificates.signing
-
-
 def test_an_older_coordinator_names_none(
     tmp_path: Path, authority: CertificateAuthority, ours: list[Certificates]
 ) -> None:

@@ -13,6 +13,7 @@ from privacy.identities.certificates import (
     CertificateError,
     KeyUse,
     check_certificate,
+    check_issuer,
     read_certificate,
 )
 from privacy.identities.issuing_key import ISSUING_FILE, load_issuer, make_issuing_key
@@ -57,10 +58,11 @@ def test_a_federation_without_one_has_its_authority_certify(
     assert issuer.issuing == b""
 
 
-def test_an_authority_from_before_there_were_issuing_keys_may_certify_none(
-    tmp_path: Path, authority: CertificateAuthority
-) -> None:
+@pytest.fixture
+def older(authority: CertificateAuthority) -> CertificateAuthority:
+    """Return an authority as they were made before there were issuing keys: path length 0."""
     key, root = authority._key, x509.load_der_x509_certificate(authority.certificate)
+    usage = root.extensions.get_extension_for_class(x509.KeyUsage).value
     builder = (
         x509.CertificateBuilder()
         .subject_name(root.subject)
@@ -70,11 +72,27 @@ def test_an_authority_from_before_there_were_issuing_keys_may_certify_none(
         .not_valid_before(root.not_valid_before_utc)
         .not_valid_after(root.not_valid_after_utc)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
     )
-    older = CertificateAuthority(key, builder.sign(key, SHA256()).public_bytes(Encoding.DER))
+    return CertificateAuthority(key, builder.sign(key, SHA256()).public_bytes(Encoding.DER))
 
+
+def test_an_authority_from_before_there_were_issuing_keys_may_certify_none(
+    tmp_path: Path, older: CertificateAuthority
+) -> None:
     with pytest.raises(CertificateError, match="replace-authority"):
         make_issuing_key(tmp_path / "ca", older, now=NOW)
+
+
+def test_such_an_authority_does_not_pass_for_its_own_issuing_key(
+    tmp_path: Path, older: CertificateAuthority
+) -> None:
+    # Else its certificate behind an old one would make that look as if a later key had issued it.
+    der = enrol(older, tmp_path / "c", "coordinator", "coordinator").certificates.signing
+
+    check_issuer(der, ca=older.certificate)
+    with pytest.raises(CertificateError, match="not issued by"):
+        check_issuer(der + older.certificate, ca=older.certificate)
 
 
 def test_what_it_signs_is_refused_after_its_end_and_once_it_is_no_issuing_key(
