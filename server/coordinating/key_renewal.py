@@ -65,7 +65,7 @@ class KeyRenewal:
 
     async def renew(self) -> None:
         """Replace keys and certificates, on disk and in use; try again a day after a failure."""
-        self._warn_of_the_end()
+        self.warn_of_the_end()
         try:
             identity = await self._threads.run(
                 lambda: rotate_keys(self._folder, self._config, hostnames=[])
@@ -83,7 +83,7 @@ class KeyRenewal:
             take_up(identity)
         _LOG.info("the coordinator's certificates were renewed; devices learn of it by their lease")
 
-    def _warn_of_the_end(self) -> None:
+    def warn_of_the_end(self) -> None:
         """Log that the operator is needed before the issuer ends and all certificates with it."""
         days = (self._issuer.ends_at - time.time()) / 86_400
         if days < _WARNED_DAYS:

@@ -188,6 +188,7 @@ class _Parts:
         )
 
     async def serve(self, on_ready: Callable[[Ports], None]) -> None:
+        self._renewal.warn_of_the_end()
         if self._renewal.is_due:
             await self._renewal.renew()
         recovered = await self._keeper.start()
