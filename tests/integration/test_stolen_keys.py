@@ -1,8 +1,6 @@
 """Stolen keys are shut out: of the coordinator, of its issuing key, of the authority itself."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,26 +9,19 @@ from edge_client.folder.layout import DeviceFolder
 from privacy.identities.authority import read_authority_certificate
 from privacy.identities.certificates import fingerprint, read_certificate
 from privacy.identities.party import Identity
+from server.cli import main
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation
-from tests.integration.real_device import RealDevice, await_line, await_rounds
+from tests.integration.real_device import RealDevice, await_rounds, until
 
 pytestmark = pytest.mark.xdist_group("stolen keys")
 
 REFUSED = "shows certificates that are refused"
 
 
-def operate(*arguments: object) -> str:
-    """Run ``sotto-server`` to its end and return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "server.cli", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def operate(*arguments: object) -> None:
+    """Run ``sotto-server`` to its end."""
+    assert main([str(argument) for argument in arguments]) == 0
 
 
 def take_part_alone(device: RealDevice) -> None:
@@ -51,12 +42,26 @@ def put_keys(federation: Federation, folder: Path) -> None:
         shutil.copytree(folder / name, federation.root / name)
 
 
-def one_more_round(federation: Federation) -> int:
-    """Let the coordinator run for at least a round; return how many there are then."""
+def one_more_round(federation: Federation, device: RealDevice) -> int:
+    """Let both run for at least a round, and stop them; return how many rounds there are then."""
     federation.start()
+    # Started anew: it has forgotten how long it has been waiting, and nothing that it has met.
+    device.start()
     await_rounds(federation, len(federation.releases()) + 1)
+    device.stop()
     federation.stop()
     return len(federation.releases())
+
+
+def refused(federation: Federation, device: RealDevice, why: str) -> None:
+    """Let both run until the device says that it refuses what the coordinator shows, and why."""
+    federation.start()
+    before = device.log.read_text().count(REFUSED)
+    device.start()
+    until(lambda: device.log.read_text().count(REFUSED) > before)
+    device.stop()
+    federation.stop()
+    assert why in device.log.read_text()
 
 
 def test_a_device_that_has_met_new_keys_refuses_the_former_ones_until_they_are_rotated_again(
@@ -66,30 +71,26 @@ def test_a_device_that_has_met_new_keys_refuses_the_former_ones_until_they_are_r
     federation.start()
     (device,) = make_devices(federation, 1)
     take_part_alone(device)
-    device.start()
-    await_rounds(federation, 1)
     federation.stop()
     stolen = copy_keys(federation, tmp_path / "stolen")
     operate("rotate-keys", federation.root)
-    rounds = one_more_round(federation)
+    rounds = one_more_round(federation, device)
 
     # The thief answers at the coordinator's address; or the operator put a backup in its place.
     put_keys(federation, stolen)
-    federation.start()
-    await_line(device, REFUSED)
-    log = device.log.read_text()
+    refused(federation, device, "this device has met a newer one")
 
-    assert "this device has met a newer one" in log
-    assert "runs `sotto-server rotate-keys`" in log
+    assert "runs `sotto-server rotate-keys`" in device.log.read_text()
     assert len(federation.releases()) == rounds
-
-    federation.stop()
     operate("rotate-keys", federation.root)
-    one_more_round(federation)
+    assert one_more_round(federation, device) > rounds
 
 
 def test_an_offline_authority_shuts_out_a_stolen_issuing_key_and_hands_over_to_the_next_authority(
-    make_federation: Make, make_devices: MakeDevices, tmp_path: Path
+    make_federation: Make,
+    make_devices: MakeDevices,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     federation = make_federation(cohort=1, quorum=1)
     away = tmp_path / "stick" / "authority.key"
@@ -99,12 +100,10 @@ def test_an_offline_authority_shuts_out_a_stolen_issuing_key_and_hands_over_to_t
     federation.start()
     (device,) = make_devices(federation, 1)
     take_part_alone(device)
-    device.start()
-    await_rounds(federation, 1)
     federation.stop()
     stolen = copy_keys(federation, tmp_path / "stolen")
     operate("rotate-issuing-key", federation.root, "--authority-key", away)
-    rounds = one_more_round(federation)
+    rounds = one_more_round(federation, device)
     kept = DeviceFolder(device.folder).coordinator()
     issued = Identity.load(stolen / "identity").tls.certified
     assert read_certificate(kept.tls).issuing_not_before > issued.issuing_not_before
@@ -113,48 +112,36 @@ def test_an_offline_authority_shuts_out_a_stolen_issuing_key_and_hands_over_to_t
     honest = copy_keys(federation, tmp_path / "honest")
     put_keys(federation, stolen)
     operate("rotate-keys", federation.root)
-    federation.start()
-    await_line(device, REFUSED)
-    federation.stop()
+    refused(federation, device, "this device has met a newer one")
     assert len(federation.releases()) == rounds
     put_keys(federation, honest)
 
     # The authority itself may have been read: it names the next one.
-    device.stop()
     before = read_authority_certificate(federation.folder.authority)
     secret = tmp_path / "passphrase"
     secret.touch(mode=0o600)
     secret.write_text("correct horse\n")
-    told = operate(
+    operate(
         *("replace-authority", federation.root, "--authority-key", away),
         *("--new-passphrase-file", secret),
     )
     after = read_authority_certificate(federation.folder.authority)
-    assert fingerprint(after).hex() in told
+    assert fingerprint(after).hex() in capsys.readouterr().out
     assert b"ENCRYPTED" in (federation.folder.authority / "authority.key").read_bytes()
 
     # A floor that pins the former authority is not led away from it; its owner can let it.
     floor = device.folder / "floor.toml"
     accepted = floor.read_text()
     floor.write_text(f'authorities = ["{fingerprint(before).hex()}"]\n{accepted}')
-    federation.start()
-    device.start()
-    await_line(device, "which this device's owner has not allowed")
-    device.stop()
+    refused(federation, device, "which this device's owner has not allowed")
     assert DeviceFolder(device.folder).enrolment().ca_certificate == before
     both = f'"{fingerprint(before).hex()}", "{fingerprint(after).hex()}"'
     floor.write_text(f"authorities = [{both}]\n{accepted}")
-    device.start()
-    await_rounds(federation, len(federation.releases()) + 1)
-    device.stop()
-    federation.stop()
+    rounds = one_more_round(federation, device)
     assert DeviceFolder(device.folder).enrolment().ca_certificate == after
     assert Identity.load(device.folder / "identity").authority == after
 
     # The former authority's coordinator is nobody to a device that has followed.
     put_keys(federation, honest)
-    federation.start()
-    seen = device.log.read_text().count(REFUSED)
-    device.start()
-    await_line(device, "not issued by this federation's authority")
-    assert device.log.read_text().count(REFUSED) > seen
+    refused(federation, device, "not issued by this federation's authority")
+    assert len(federation.releases()) == rounds
