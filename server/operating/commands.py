@@ -12,6 +12,7 @@ from models.plan.stages import describe_stage
 from models.settings.growth import growth_stage
 from privacy.accounting.accountant import PrivacyReport, report
 from privacy.accounting.ledger_file import LedgerFile
+from privacy.identities.issuing_key import load_issuer
 from privacy.identities.party import Identity
 from privacy.noise.plan_events import budget_of
 from protos import federation_pb2 as pb
@@ -53,7 +54,9 @@ class Federation:
             try:
                 with admin_stub(self.socket) as stub:
                     answer = stub.Status(pb.StatusRequest())
-                return from_answer(answer, clients, self._certificates_end_at())
+                return from_answer(
+                    answer, clients, self._certificates_end_at(), self._issuer_ends_at()
+                )
             except NotRunningError:
                 return self._stopped(store, run)
 
@@ -141,11 +144,50 @@ class Federation:
         with only_one(self.folder):
             rotate_keys(self.folder, self.config, hostnames)
 
+    def rotate_issuing_key(self, key_file: Path | None, passphrase: bytes | None) -> str:
+        """Replace the issuing key and the coordinator's keys; return when the new one ends.
+
+        Raises:
+            AlreadyRunningError: If a coordinator serves the folder.
+            FoundingError: If the authority's key is not there.
+        """
+        from server.operating.authorities import rotate_issuing_key
+
+        with only_one(self.folder):
+            issuer = rotate_issuing_key(
+                self.folder, self.config, key_file=key_file, passphrase=passphrase
+            )
+        return _iso(issuer.ends_at)
+
+    def replace_authority(
+        self, key_file: Path | None, passphrase: bytes | None, new_passphrase: bytes | None
+    ) -> str:
+        """Move the federation to a new authority; return its fingerprint, hex.
+
+        Raises:
+            AlreadyRunningError: If a coordinator serves the folder.
+            FoundingError: If the authority's key is not there, or an earlier one still is.
+        """
+        from server.operating.authorities import replace_authority
+
+        with only_one(self.folder), self._store() as (_, run):
+            issuer = replace_authority(
+                self.folder,
+                self.config,
+                run,
+                key_file=key_file,
+                passphrase=passphrase,
+                new_passphrase=new_passphrase,
+            )
+        return issuer.fingerprint.hex()
+
     def _certificates_end_at(self) -> str:
         identity = Identity.load(self.folder.identity)
         pairs = (identity.tls, identity.wrapping, identity.signing)
-        end = min(pair.certified.not_after for pair in pairs)
-        return datetime.fromtimestamp(end, UTC).isoformat(timespec="minutes")
+        return _iso(min(pair.certified.not_after for pair in pairs))
+
+    def _issuer_ends_at(self) -> str:
+        return _iso(load_issuer(self.folder.authority).ends_at)
 
     @contextmanager
     def _store(self) -> Iterator[tuple[Store, str]]:
@@ -197,5 +239,10 @@ class Federation:
             enrolled_clients=sum(client.revoked_at is None for client in clients),
             software_version=VERSION,
             certificates_end_at=self._certificates_end_at(),
+            issuer_ends_at=self._issuer_ends_at(),
             clients=clients,
         )
+
+
+def _iso(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="minutes")

@@ -9,7 +9,7 @@ import msgspec
 import torch
 
 from edge_client.child.work import do_job
-from edge_client.folder.layout import CoordinatorKeys, DeviceFolder
+from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.jobs.job import Failed, Job
 from edge_client.owner.floor import write_starting_floor
 from models.networks.flat_parameters import initial_parameters
@@ -49,7 +49,15 @@ def enrol_device(root: Path) -> Enrolled:
     folder.create()
     enrol(authority, folder.identity, "device-0001", "device", now=now)
     given = coordinator.certificates
-    folder.save_coordinator(CoordinatorKeys(wrapping=given.wrapping, signing=given.signing))
+    folder.save_coordinator(CoordinatorKeys(**given._asdict()))
+    folder.save(
+        Enrolment(
+            client_name="device-0001",
+            run=RUN.hex(),
+            device_address="localhost:1",
+            ca_certificate=authority.certificate,
+        )
+    )
     return Enrolled(folder.path, coordinator)
 
 

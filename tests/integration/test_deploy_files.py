@@ -56,10 +56,11 @@ def _command_lines() -> Iterator[tuple[str, str]]:
         (entry,), (rest,) = _instructions(container, "ENTRYPOINT"), _instructions(container, "CMD")
         words = [*msgspec.json.decode(entry), *msgspec.json.decode(rest)]
         yield container.name, shlex.join(words)
-    page = (ROOT / "docs" / "deploy.md").read_text()
-    for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
-        for line in re.findall(r"^[$#] (.*)$", block, re.MULTILINE):
-            yield "docs/deploy.md", _in_its_container(line)
+    for name in ("deploy.md", "when-something-was-stolen.md"):
+        page = (ROOT / "docs" / name).read_text()
+        for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
+            for line in re.findall(r"^[$#] (.*)$", block, re.MULTILINE):
+                yield f"docs/{name}", _in_its_container(line)
 
 
 def _in_its_container(line: str) -> str:
@@ -113,6 +114,8 @@ def test_units_containers_and_page_start_every_role() -> None:
         ("serve.Containerfile", "sotto-serve"),
         ("client.Containerfile", "sotto-client"),
         ("docs/deploy.md", "sotto-export"),
+        ("docs/when-something-was-stolen.md", "sotto-server"),
+        ("docs/when-something-was-stolen.md", "sotto-serve"),
     ):
         assert (where, program) in started
 
