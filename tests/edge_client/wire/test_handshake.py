@@ -69,7 +69,7 @@ def ask(parties: Parties, shown_by: Identity, trusted: Identity) -> None:
         async with listening(parties, shown_by) as address:
             given = trusted.certificates.tls, device.tls_key_pem, device.tls_certificate_pem
             async with Transport(address, *given) as transport:
-                await transport.refuse_plan(b"", "code", "reason")
+                await transport.refuse_plan(b"", "code")
 
     asyncio.run(call())
 

@@ -39,7 +39,7 @@ class BreakingCoordinator(wire_grpc.FederationServicer):
         return await context.abort(grpc.StatusCode.UNAVAILABLE, "as told")
 
 
-@pytest.mark.parametrize("options", [dict(CHANNEL_OPTIONS), dict(listeners._OPTIONS)])
+@pytest.mark.parametrize("options", [dict(CHANNEL_OPTIONS), dict(listeners._KEEPING_ALIVE)])
 def test_a_connection_lives_through_20_seconds_of_silence_and_not_through_a_minute(
     options: dict[str, int],
 ) -> None:
