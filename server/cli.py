@@ -97,6 +97,7 @@ def _init(asked: Founding) -> None:
     founded = found(asked.folder, text, asked.hostname, source=source, passphrase=passphrase)
     print(f"founded a federation in {asked.folder}")
     print(f"devices reach it at {founded.listen.advertised_host}; settings: federation.toml there")
+    print("authority/authority.key there is needed once a year: keep it somewhere else")
     print(f"next: sotto-server token {asked.folder} --count 1")
 
 
