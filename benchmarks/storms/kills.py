@@ -99,7 +99,7 @@ class _Storm:
         for number in range(COHORT):
             self._start_agent(number)
         self.watch.start()
-        self._await_more_than(0)
+        self._await_release_after(0.0)
 
     def burst(self) -> None:
         """Kill a few processes, each at a random moment, and start each again."""
@@ -111,10 +111,11 @@ class _Storm:
     def await_release(self) -> None:
         """Wait in the calm after a burst until a round is released, and note how long it took."""
         calm_at = time.time()
-        before = self.releases
-        self._await_more_than(before)
-        recorded_at = self.watch.recorded_at if self.releases > before else time.time()
-        self._found.stalls_s.append(recorded_at - calm_at)
+        self._await_release_after(calm_at)
+        recorded_at = self.watch.recorded_at
+        # Without a release the stall is all of the patience.
+        ended_at = recorded_at if recorded_at > calm_at else time.time()
+        self._found.stalls_s.append(ended_at - calm_at)
 
     def _kill(self, kind: str) -> None:
         number = self._random.randrange(COHORT)
@@ -142,9 +143,9 @@ class _Storm:
         # A device is another machine: its start must not take the coordinator's processor.
         self._agents[number].nice(_DEVICE_NICENESS)
 
-    def _await_more_than(self, count: int) -> None:
+    def _await_release_after(self, moment: float) -> None:
         until = time.monotonic() + HOPELESS_S
-        while self.releases <= count and time.monotonic() < until:
+        while self.watch.recorded_at <= moment and time.monotonic() < until:
             time.sleep(0.05)
 
 
@@ -153,7 +154,7 @@ class _Watch(threading.Thread):
 
     Attributes:
         digests: Each released round's model.
-        recorded_at: When the first release that came last was recorded, Unix seconds.
+        recorded_at: When the newest release was recorded, Unix seconds.
     """
 
     def __init__(self, deployment: Deployment) -> None:
