@@ -118,7 +118,9 @@ def read_word_lines(path: Path) -> list[Sentence]:
         lines.pop()
     # One object a word type instead of one a word: a quarter of the memory.
     same: dict[str, str] = {}
-    return [[same.setdefault(word, word) for word in line.split()] for line in lines]
+    return [
+        [same.setdefault(word, word) for word in line.split()] if line else [] for line in lines
+    ]
 
 
 def read_rows(path: Path, row_type: type[Row]) -> Iterator[Row]:

@@ -48,7 +48,7 @@ def decode_json(encoded: bytes | str, wanted: type[T], *, at_most: int = LARGEST
         if len(content) > at_most:
             raise msgspec.DecodeError(f"JSON must have at most {at_most} bytes, got {len(content)}")
         text = content.decode()
-    except UnicodeError as error:
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise msgspec.DecodeError(f"JSON must be UTF-8: {error.reason}") from None
     _check_depth(content)
     malformed = _scanned(text)

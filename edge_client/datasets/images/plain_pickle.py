@@ -11,6 +11,7 @@ import math
 import pickle
 import pickletools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,7 @@ LARGEST_BYTES = 256 << 20
 _MOST_INSTRUCTIONS = 500_000
 # One array is made of two calls and two states.
 _MOST_CALLS = 16
-_PLAIN = frozenset({})
-_CALLS = 16
-_PLAIN = frozenset(
+_PLAIN: frozenset[str] = frozenset(
     [
         "PROTO",
         "FRAME",
@@ -150,10 +149,11 @@ class _StoredType:
         if self.dtype.kind not in "biuf":
             raise pickle.UnpicklingError(f"it holds an array of {self.dtype}")
 
-    def __setstate__(self, state: tuple[object, ...]) -> None:
+    # Any: whatever a file gives for it.
+    def __setstate__(self, state: Any) -> None:
         """Take the order of bytes, which is all that a number's type has beside its name."""
-        order = state[1]
-        self.dtype = self.dtype.newbyteorder(order.decode() if isinstance(order, bytes) else order)
+        if state[1] in (b">", ">"):
+            self.dtype = self.dtype.newbyteorder(">")
 
 
 class _StoredArray:
@@ -164,11 +164,13 @@ class _StoredArray:
     def __init__(self, *_: object) -> None:
         self.array: NDArray[np.generic] = np.empty(0, dtype=np.uint8)
 
-    def __setstate__(self, state: tuple[object, ...]) -> None:
+    # Any: whatever a file gives for it.
+    def __setstate__(self, state: Any) -> None:
         """Make the array of what NumPy stores: a version, shape, type, order of axes, content."""
         _, shape, kind, by_columns, content = state
-        is_sound = isinstance(kind, _StoredType) and isinstance(content, bytes)
-        if not is_sound or not isinstance(shape, tuple) or min(shape, default=0) < 0:
+        if not isinstance(kind, _StoredType) or not isinstance(content, bytes):
+            raise pickle.UnpicklingError("it holds an array in another form")
+        if not isinstance(shape, tuple) or min(shape, default=0) < 0:
             raise pickle.UnpicklingError("it holds an array in another form")
         if math.prod(shape) * kind.dtype.itemsize != len(content):
             raise pickle.UnpicklingError("it holds an array of another size than its content")
