@@ -1,5 +1,6 @@
 # Every target that needs the environment makes it first. `make help` lists them.
 PYTHON ?= python3
+FUZZ_SECONDS ?= 60
 BIN := .venv/bin
 STAMP := .venv/.ready
 PACKAGES := privacy models server edge_client export simulation
@@ -10,7 +11,7 @@ PROTOS := protos/federation_pb2.py protos/federation_pb2.pyi protos/federation_p
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo page test test-fast check format bench protos papers lock sbom wheel pin-images clean
+.PHONY: help dev demo page test test-fast fuzz check format bench protos papers lock sbom wheel pin-images clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -41,6 +42,10 @@ test-fast: $(STAMP) ## Run the tests that are quick (2.5 minutes)
 
 papers: $(STAMP) ## Run the slow reproductions of the papers' figures
 	$(BIN)/python -m pytest -m papers
+
+fuzz: $(STAMP) ## Run every reader on made-up bytes, FUZZ_SECONDS=60 each
+	@$(BIN)/pip install --quiet --no-input -e '.[fuzz]'
+	@$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS)
 
 check: $(STAMP) ## Check format, lint, types, import directions, generated code and the house's limits
 	$(BIN)/ruff format --check $(SOURCES)

@@ -18,7 +18,7 @@ from edge_client.folder.held_release import HeldRelease
 from edge_client.folder.outbox import Outbox
 from edge_client.folder.personal_folder import PersonalFolder
 from privacy.foundation.atomic_files import write_atomically
-from privacy.foundation.bounded_files import read_bounded
+from privacy.foundation.bounded_files import FileTooLargeError, read_bounded
 from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, read_json
 
 _LONGEST_TRAVEL_BYTES = 64 << 10
@@ -156,7 +156,7 @@ class DeviceFolder:
         """Return what travelled in the last round, or None before the first."""
         try:
             return read_bounded(self._travel, _LONGEST_TRAVEL_BYTES).decode(errors="replace")
-        except FileNotFoundError:
+        except (FileNotFoundError, FileTooLargeError):
             return None
 
     def outbox(self) -> Outbox:

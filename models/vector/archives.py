@@ -12,6 +12,7 @@ import io
 import math
 import os
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
@@ -44,6 +45,15 @@ _LARGEST_RATIO = 32
 _NUMBERS = "biuf"
 _TEXT = "U"
 _PIECE_BYTES = 1 << 20
+# A header is a Python dictionary in letters: these are of the tokens, the parser and its stack.
+_NO_HEADER = (
+    ValueError,
+    TypeError,
+    SyntaxError,
+    tokenize.TokenError,
+    MemoryError,
+    RecursionError,
+)
 
 
 class ArraysError(ValueError):
@@ -128,5 +138,5 @@ def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dty
         version = npy.read_magic(stream)
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         return read(stream)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
+    except _NO_HEADER as error:
         raise ArraysError(f"{name} is no array: {str(error)[:80]}") from None
