@@ -8,7 +8,7 @@ import numpy as np
 
 from edge_client.agent.device import Device as AgentDevice
 from edge_client.agent.session import Ended, Session
-from edge_client.folder.layout import CoordinatorKeys, DeviceFolder
+from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.jobs.job import Job, Trained
 from edge_client.owner.floor import Floor
 from edge_client.owner.traffic import Traffic
@@ -62,6 +62,14 @@ async def serve_session(device: Device, folder: Path) -> Ended:
     own = DeviceFolder(folder)
     own.create()
     own.empty_work()
+    own.save(
+        Enrolment(
+            client_name=device.name,
+            run=device.invite.run,
+            device_address=device.invite.device_address,
+            ca_certificate=device.invite.ca_certificate,
+        )
+    )
     own.save_coordinator(
         CoordinatorKeys(
             wrapping=device.coordinator_wrapping.der, signing=device.coordinator_signing.der
