@@ -18,7 +18,7 @@ from edge_client.folder.held_release import HeldRelease
 from edge_client.folder.outbox import Outbox
 from edge_client.folder.personal_folder import PersonalFolder
 from privacy.foundation.atomic_files import write_atomically
-from privacy.foundation.bounded_files import read_bounded
+from privacy.foundation.bounded_files import FileTooLargeError, read_bounded
 from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, read_json
 
 _LONGEST_TRAVEL_BYTES = 64 << 10
@@ -92,7 +92,7 @@ class DeviceFolder:
         """Return the plan of the newest round that was accepted, as JSON bytes.
 
         Raises:
-            DeviceFolderError: If there was none yet.
+            DeviceFolderError: If there was none yet, or the file is larger than plans are.
         """
         try:
             return read_bounded(self._plan, LARGEST_RECORD_BYTES)
@@ -100,6 +100,8 @@ class DeviceFolder:
             raise DeviceFolderError(
                 f"{self.path} has seen no round yet; let the device take part in one first"
             ) from None
+        except FileTooLargeError as error:
+            raise DeviceFolderError(f"{self._plan} cannot be read: {error.strerror}") from None
 
     def note_signed_plan(self, encoded: bytes) -> None:
         """Keep the proof of what the coordinator asked for in the newest accepted lease."""
@@ -144,11 +146,17 @@ class DeviceFolder:
         _note(self._travel, travel.encode(), flush=False)
 
     def travel(self) -> str | None:
-        """Return what travelled in the last round, or None before the first."""
+        """Return what travelled in the last round, or None before the first.
+
+        Raises:
+            DeviceFolderError: If the file is larger than what was kept there.
+        """
         try:
             return read_bounded(self._travel, _LONGEST_TRAVEL_BYTES).decode(errors="replace")
         except FileNotFoundError:
             return None
+        except FileTooLargeError as error:
+            raise DeviceFolderError(f"{self._travel} cannot be read: {error.strerror}") from None
 
     def outbox(self) -> Outbox:
         """Return the place for a sealed update in waiting."""

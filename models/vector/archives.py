@@ -12,6 +12,7 @@ import io
 import math
 import os
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
@@ -128,5 +129,9 @@ def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dty
         version = npy.read_magic(stream)
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         return read(stream)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
+    # TokenError: numpy reads a header that is no Python again, as one that Python 2 wrote.
+    except (
+        *(ValueError, TypeError, SyntaxError, tokenize.TokenError),
+        *(MemoryError, RecursionError),
+    ) as error:
         raise ArraysError(f"{name} is no array: {str(error)[:80]}") from None
