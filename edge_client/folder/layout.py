@@ -97,7 +97,7 @@ class DeviceFolder:
         """Return the plan of the newest round that was accepted, as JSON bytes.
 
         Raises:
-            DeviceFolderError: If there was none yet.
+            DeviceFolderError: If there was none yet, or the file is larger than plans are.
         """
         try:
             return read_bounded(self._plan, LARGEST_RECORD_BYTES)
@@ -105,6 +105,8 @@ class DeviceFolder:
             raise DeviceFolderError(
                 f"{self.path} has seen no round yet; let the device take part in one first"
             ) from None
+        except FileTooLargeError as error:
+            raise DeviceFolderError(f"{self._plan} cannot be read: {error.strerror}") from None
 
     def note_signed_plan(self, encoded: bytes) -> None:
         """Keep the proof of what the coordinator asked for in the newest accepted lease."""
@@ -153,11 +155,17 @@ class DeviceFolder:
         _note(self._travel, travel.encode(), flush=False)
 
     def travel(self) -> str | None:
-        """Return what travelled in the last round, or None before the first."""
+        """Return what travelled in the last round, or None before the first.
+
+        Raises:
+            DeviceFolderError: If the file is larger than what was kept there.
+        """
         try:
             return read_bounded(self._travel, _LONGEST_TRAVEL_BYTES).decode(errors="replace")
         except (FileNotFoundError, FileTooLargeError):
             return None
+        except FileTooLargeError as error:
+            raise DeviceFolderError(f"{self._travel} cannot be read: {error.strerror}") from None
 
     def outbox(self) -> Outbox:
         """Return the place for a sealed update in waiting."""

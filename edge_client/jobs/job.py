@@ -7,6 +7,8 @@ machine can read a command line and often an environment, but not a pipe.
 
 import msgspec
 
+from privacy.foundation.strict_json import decode_json
+
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One round of training, or one evaluation, as the plan says.
@@ -105,7 +107,7 @@ def decode_job(line: bytes) -> Job:
     Raises:
         msgspec.DecodeError: If the line is no job.
     """
-    return msgspec.json.decode(line, type=Job)
+    return decode_json(line, Job)
 
 
 def decode_outcome(line: bytes) -> Outcome:
@@ -114,5 +116,6 @@ def decode_outcome(line: bytes) -> Outcome:
     Raises:
         msgspec.DecodeError: If the line is no outcome.
     """
-    outcome: Outcome = msgspec.json.decode(line, type=Outcome)
+    # A union is no type to mypy.
+    outcome: Outcome = decode_json(line, Outcome)  # type: ignore[arg-type]
     return outcome

@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from privacy.foundation.strict_json import decode_json
 from privacy.identities.certificates import (
     CertificateError,
     CertifiedKey,
@@ -58,8 +59,8 @@ class SignedPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             SignedPlanError: If the bytes are damaged.
         """
         try:
-            return msgspec.json.decode(encoded, type=cls)
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            return decode_json(encoded, cls)
+        except msgspec.DecodeError as error:
             raise SignedPlanError(f"the signed plan cannot be read: {error}") from None
 
     @property

@@ -40,5 +40,6 @@ def _read(path: Path) -> dict[str, list[Sentence]]:
         comment, tab, _ = line.partition("\t")
         if line and not tab:
             raise DatasetError(f"{path}, line {number}: must be tab-separated columns")
-        add_sentences(part, "reddit", [_MASK.sub("<name>", comment)])
+        if comment:
+            add_sentences(part, "reddit", [_MASK.sub("<name>", comment)])
     return part

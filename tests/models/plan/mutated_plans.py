@@ -49,7 +49,7 @@ def _plan(model: ModelSettings, task: str, **changes: Any) -> Plan:
         "task": task,
         "model": model,
         "schema_sha256": "00" * 32,
-        "vocabulary": words and VocabularySettings(name="test", size=words, sha256=""),
+        "vocabulary": words and VocabularySettings(name="test", size=words, sha256="00" * 32),
         "training": TrainingSettings(learning_rate=1.0, batch_size=2),
         "privacy": NoNoise(),
         "cohort_size": 3,
