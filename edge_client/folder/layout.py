@@ -162,7 +162,7 @@ class DeviceFolder:
         """
         try:
             return read_bounded(self._travel, _LONGEST_TRAVEL_BYTES).decode(errors="replace")
-        except (FileNotFoundError, FileTooLargeError):
+        except FileNotFoundError:
             return None
         except FileTooLargeError as error:
             raise DeviceFolderError(f"{self._travel} cannot be read: {error.strerror}") from None
