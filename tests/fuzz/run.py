@@ -41,9 +41,11 @@ def main() -> int:
     names = asked.targets or list(TARGETS)
     table = Table("target", "executions", "crashes", "slowest s", "memory MiB")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        rows = list(pool.map(partial(_run, seconds=asked.seconds), names))
-    for row in rows:
-        table.add_row(*row)
+        rows = []
+        for row in pool.map(partial(_run, seconds=asked.seconds), names):
+            rows.append(row)
+            table.add_row(*row)
+            print(*row, file=sys.stderr)  # noqa: T201  # An hour without a word is long.
     Console(width=100).print(table)
     return int(any(row[2] != "0" for row in rows))
 
