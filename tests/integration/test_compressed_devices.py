@@ -39,7 +39,7 @@ FEEDS_BACK = '[compression]\nuplink = "int4"\nblock_size = 64\nerror_feedback = 
 def test_compressed_rounds_end_where_a_simulation_does_though_both_ends_die(
     make_federation: Make, make_devices: MakeDevices
 ) -> None:
-    federation = make_federation(cap=3, cohort=2, quorum=1, clipping_norm=0.05, tables=FEEDS_BACK)
+    federation = make_federation(cap=3, cohort=2, quorum=2, clipping_norm=0.05, tables=FEEDS_BACK)
     federation.start()
     devices = make_devices(federation, 2)
     devices[0].start()

@@ -60,7 +60,7 @@ def test_a_federation_of_personal_models_ends_where_a_simulation_does_though_bot
 ) -> None:
     # Projections are generated for each device, the head never leaves it.
     federation = make_federation(
-        model=TRANSFORMER, cap=3, cohort=2, quorum=1, tables=FEDTP.format(head="personal")
+        model=TRANSFORMER, cap=3, cohort=2, quorum=2, tables=FEDTP.format(head="personal")
     )
     federation.start()
     devices = make_devices(federation, 2)

@@ -93,7 +93,7 @@ def test_frozen_tensors_stay_in_a_deployment_as_in_a_simulation(
 def test_a_coordinator_killed_in_mid_round_ends_where_an_undisturbed_one_does(
     make_federation: Make, make_devices: MakeDevices
 ) -> None:
-    federation = make_federation(cap=3, cohort=2, quorum=1)
+    federation = make_federation(cap=3, cohort=2, quorum=2)
     federation.start()
     devices = make_devices(federation, 2)
     # A quorum of one opens the round for the first device alone; its update
@@ -115,7 +115,7 @@ def test_a_coordinator_killed_in_mid_round_ends_where_an_undisturbed_one_does(
 def test_a_device_killed_while_it_trains_comes_back_into_the_same_round(
     make_federation: Make, make_devices: MakeDevices
 ) -> None:
-    federation = make_federation(cap=1, cohort=2, quorum=1)
+    federation = make_federation(cap=1, cohort=2, quorum=2)
     federation.start()
     devices = make_devices(federation, 2)
     devices[0].start()
@@ -134,7 +134,7 @@ def test_a_device_killed_while_it_trains_comes_back_into_the_same_round(
 def test_a_killed_agent_leaves_no_training_process(
     make_federation: Make, make_devices: MakeDevices
 ) -> None:
-    federation = make_federation(cap=1, cohort=2, quorum=1)
+    federation = make_federation(cap=1, cohort=2, quorum=2)
     federation.start()
     device = make_devices(federation, 2)[0]
     device.start(is_forked=False)
