@@ -77,6 +77,14 @@ class RealDevice:
 _CLIENT = [sys.executable, "-P", "-m", "edge_client.cli"]
 
 
+def set_floor(device: RealDevice, least_cohort: int) -> None:
+    """Let a device accept cohorts of at least this many."""
+    floor = device.folder / "floor.toml"
+    floor.write_text(
+        floor.read_text().replace("least_cohort = 2", f"least_cohort = {least_cohort}")
+    )
+
+
 def children_of(pid: int) -> list[int]:
     """Return the processes whose parent is ``pid``."""
     found = []

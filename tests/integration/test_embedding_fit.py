@@ -25,9 +25,8 @@ from tests.integration.conftest import Make, MakeDevices
 from tests.integration.device import Device, code_of, next_lease, plan_of, wait_finished
 from tests.integration.federation import Federation
 from tests.integration.personal_federation import FEDTP, TRANSFORMER
-from tests.integration.real_device import await_rounds
+from tests.integration.real_device import await_rounds, set_floor
 from tests.integration.test_personal_rounds import state_in
-from tests.integration.test_real_refusals import set_floor
 
 pytestmark = pytest.mark.xdist_group("fits")
 

@@ -20,9 +20,9 @@ from tests.integration.real_device import (
     await_line,
     await_rounds,
     children_of,
+    set_floor,
     until,
 )
-from tests.integration.test_real_refusals import set_floor
 
 pytestmark = pytest.mark.xdist_group("passphrase")
 

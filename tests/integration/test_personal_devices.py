@@ -15,8 +15,8 @@ from server.config.federation import FederationConfig
 from server.config.plans import make_plan
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.personal_federation import FEDTP, TRANSFORMER, Simulated
-from tests.integration.real_device import RealDevice, await_line, await_rounds, until
-from tests.integration.test_real_refusals import connected, operator, set_floor
+from tests.integration.real_device import RealDevice, await_line, await_rounds, set_floor, until
+from tests.integration.test_real_refusals import connected, operator
 
 pytestmark = pytest.mark.xdist_group("processes")
 
@@ -60,10 +60,12 @@ def test_a_federation_of_personal_models_ends_where_a_simulation_does_though_bot
 ) -> None:
     # Projections are generated for each device, the head never leaves it.
     federation = make_federation(
-        model=TRANSFORMER, cap=3, cohort=2, quorum=2, tables=FEDTP.format(head="personal")
+        model=TRANSFORMER, cap=3, cohort=2, quorum=1, tables=FEDTP.format(head="personal")
     )
     federation.start()
     devices = make_devices(federation, 2)
+    for device in devices:
+        set_floor(device, least_cohort=1)
     devices[0].start()
     await_line(devices[0], "round 1: update delivered")
 

@@ -15,6 +15,7 @@ from tests.integration.real_device import (
     await_rounds,
     children_of,
     is_running,
+    set_floor,
     until,
 )
 from tests.integration.simulated_run import simulated
@@ -93,9 +94,11 @@ def test_frozen_tensors_stay_in_a_deployment_as_in_a_simulation(
 def test_a_coordinator_killed_in_mid_round_ends_where_an_undisturbed_one_does(
     make_federation: Make, make_devices: MakeDevices
 ) -> None:
-    federation = make_federation(cap=3, cohort=2, quorum=2)
+    federation = make_federation(cap=3, cohort=2, quorum=1)
     federation.start()
     devices = make_devices(federation, 2)
+    for device in devices:
+        set_floor(device, least_cohort=1)
     # A quorum of one opens the round for the first device alone; its update
     # lies committed when the coordinator dies.
     devices[0].start()
@@ -115,9 +118,11 @@ def test_a_coordinator_killed_in_mid_round_ends_where_an_undisturbed_one_does(
 def test_a_device_killed_while_it_trains_comes_back_into_the_same_round(
     make_federation: Make, make_devices: MakeDevices
 ) -> None:
-    federation = make_federation(cap=1, cohort=2, quorum=2)
+    federation = make_federation(cap=1, cohort=2, quorum=1)
     federation.start()
     devices = make_devices(federation, 2)
+    for device in devices:
+        set_floor(device, least_cohort=1)
     devices[0].start()
     await_line(devices[0], "train started")
 
@@ -134,9 +139,10 @@ def test_a_device_killed_while_it_trains_comes_back_into_the_same_round(
 def test_a_killed_agent_leaves_no_training_process(
     make_federation: Make, make_devices: MakeDevices
 ) -> None:
-    federation = make_federation(cap=1, cohort=2, quorum=2)
+    federation = make_federation(cap=1, cohort=2, quorum=1)
     federation.start()
     device = make_devices(federation, 2)[0]
+    set_floor(device, least_cohort=1)
     device.start(is_forked=False)
     # The other device never comes, so the round goes on and the training process stays warm.
     await_line(device, "update delivered")

@@ -23,18 +23,10 @@ from server.closing.summing import Contribution
 from server.config.plans import make_plan
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation
-from tests.integration.real_device import RealDevice, await_line, await_rounds, until
+from tests.integration.real_device import RealDevice, await_line, await_rounds, set_floor, until
 from tests.integration.simulated_run import simulated
 
 pytestmark = pytest.mark.xdist_group("real refusals")
-
-
-def set_floor(device: RealDevice, least_cohort: int) -> None:
-    """Let a device accept cohorts of at least this many."""
-    floor = device.folder / "floor.toml"
-    floor.write_text(
-        floor.read_text().replace("least_cohort = 2", f"least_cohort = {least_cohort}")
-    )
 
 
 @contextlib.contextmanager
