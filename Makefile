@@ -10,7 +10,7 @@ PROTOS := protos/federation_pb2.py protos/federation_pb2.pyi protos/federation_p
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo page test test-fast check format bench protos papers clean
+.PHONY: help dev demo page test test-fast fuzz check format bench protos papers clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -36,6 +36,11 @@ test: $(STAMP) ## Run every test but the slow reproductions
 
 test-fast: $(STAMP) ## Run the tests that are quick (2.5 minutes)
 	$(BIN)/python -m pytest -m 'not papers and not slow'
+
+FUZZ_SECONDS ?= 60
+fuzz: $(STAMP) ## Fuzz every reader of bytes from outside for FUZZ_SECONDS (60) each (Linux)
+	@$(BIN)/python -m pip install --quiet --no-input -e '.[fuzz]'
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 papers: $(STAMP) ## Run the slow reproductions of the papers' figures
 	$(BIN)/python -m pytest -m papers

@@ -1,0 +1,61 @@
+"""Every reader returns or refuses, whatever it is given, and neither takes long nor much memory."""
+
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.cost import LARGEST_INPUT_BYTES, cost_of
+from tests.fuzz.hostile import inputs
+from tests.fuzz.mutations import mutated
+from tests.fuzz.registry import targets
+from tests.fuzz.target import Prepared, Target
+
+TARGETS = targets()
+EVERY = pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+
+
+def check(target: Target, prepared: Prepared, content: bytes) -> None:
+    cost = cost_of(prepared.read, content)
+    if cost.error is not None and not isinstance(cost.error, target.refusals):
+        raise cost.error
+    if len(content) <= LARGEST_INPUT_BYTES:
+        assert not cost.is_too_much, cost
+
+
+@EVERY
+def test_a_reader_takes_its_seeds(target: Target, tmp_path: Path) -> None:
+    prepared = target.prepare(tmp_path)
+
+    for seed in prepared.seeds:
+        prepared.read(seed)
+
+
+@EVERY
+def test_a_reader_returns_or_refuses_whatever_became_of_its_seeds(
+    target: Target, tmp_path: Path
+) -> None:
+    prepared = target.prepare(tmp_path)
+    prepared.read(prepared.seeds[0])  # What is loaded with the first input is no cost of another.
+
+    @settings(max_examples=30, database=None, suppress_health_check=list(HealthCheck))
+    @given(st.integers(0, len(prepared.seeds) - 1), st.integers(0, 2**32))
+    def every_mutation(which: int, draw: int) -> None:
+        check(target, prepared, mutated(prepared.seeds, which, random.Random(draw)))
+
+    every_mutation()
+
+
+@pytest.mark.slow
+@EVERY
+def test_a_reader_withstands_the_hostile_inputs_of_its_formats(
+    target: Target, tmp_path: Path
+) -> None:
+    prepared = target.prepare(tmp_path)
+    prepared.read(prepared.seeds[0])
+
+    for form in target.hostile:
+        for content in inputs(form):
+            check(target, prepared, content)
