@@ -7,6 +7,8 @@ UTF-8, numbers of thousands of digits, headers that ask for more memory than the
 import functools
 import gzip
 import io
+import json
+import re
 import struct
 import zipfile
 import zlib
@@ -14,7 +16,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from tests.models.plan.mutated_plans import honest_plans
+
 MIB = 1 << 20
+_COUNTS = rb"\w*(?:layer|block|stage)_count"
+_SIZES = rb"\w*(?:size|channels|count)"
 
 
 def _json() -> Iterator[bytes]:
@@ -141,6 +147,22 @@ def _der() -> Iterator[bytes]:
     yield b""
 
 
+def _plan() -> Iterator[bytes]:
+    # Sizes that multiply to more than any device has, each of them alone and all together.
+    for plan in honest_plans():
+        encoded = plan.encode()
+        for names, value in ((_COUNTS, b"1000000"), (_COUNTS, b"65536"), (_SIZES, b"65536")):
+            yield re.sub(rb'"(%s)":\d+' % names, rb'"\1":' + value, encoded)
+
+
+def _recogniser() -> Iterator[bytes]:
+    # No tensors, and settings of a network of many gigabytes.
+    for width in (30_000, 1 << 40):
+        described = {"settings": json.dumps({"channels": width}), "corpus": "00" * 32}
+        header = json.dumps({"__metadata__": described}).encode()
+        yield struct.pack("<Q", len(header)) + header
+
+
 _FORMATS: dict[str, Callable[[], Iterator[bytes]]] = {
     "der": _der,
     "gzip": _gzip,
@@ -148,6 +170,8 @@ _FORMATS: dict[str, Callable[[], Iterator[bytes]]] = {
     "npz": _npz_files,
     "pem": _pem,
     "pickle": _pickle,
+    "plan": _plan,
+    "recogniser": _recogniser,
     "sound": _sound,
     "text": _text,
     "toml": _toml,

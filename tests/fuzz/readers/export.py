@@ -21,7 +21,7 @@ from export.making.everybody import export_everybody
 from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
 from export.making.released_model import export_bundle
-from export.people.adapter import decode_adapter, encode_adapter
+from export.people.adapter import Resting, decode_adapter, encode_adapter
 from export.people.people_file import (
     MAKER_FILE,
     NAMES_FILE,
@@ -84,8 +84,9 @@ def targets() -> Iterator[Target]:
     for name, load in (("ada", load_personal_file), ("people", load_people_file)):
         whose = _folder_manifest(load, name)
         yield Target(f"export/manifest-of-{name}", refused, whose, ("json",))
-    adapters = [encode_adapter(_ADAPTER, resting) for resting in ("float32", "int8")]
-    for resting, encoded in zip(("float32", "int8"), adapters, strict=True):
+    restings: tuple[Resting, ...] = ("float32", "int8")
+    for resting in restings:
+        encoded = encode_adapter(_ADAPTER, resting)
         read = functools.partial(decode_adapter, shapes=_SHAPES, resting=resting)
         yield Target(f"export/adapter-{resting}", refused, of_bytes(read, encoded))
     yield Target("export/graph", (ExportError,), _graphs(parse_graph))

@@ -68,7 +68,7 @@ def targets() -> Iterator[Target]:
 def _plans() -> Iterator[Target]:
     plans = [plan.encode() for plan in honest_plans()]
     plans.append(make_plan().encode())
-    yield Target("models/plan", (PlanError,), of_bytes(_plan, *plans), ("json",))
+    yield Target("models/plan", (PlanError,), of_bytes(_plan, *plans), ("json", "plan"))
     yield Target("models/signed-plan", (SignedPlanError,), _signed_plans, ("json",))
     record = ReleaseRecord(
         run=RUN,

@@ -5,6 +5,8 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from starlette.types import Message
+
 from export.serve.doors.app import make_app
 from export.serve.folder.folder import ServingError, ServingFolder
 from export.serve.folder.settings import read_settings
@@ -98,15 +100,15 @@ def _asked(path: str, body: object) -> Callable[[Path], Prepared]:
             }
             statuses: list[int] = []
 
-            async def receive() -> dict[str, object]:
+            async def receive() -> Message:
                 return {"type": "http.request", "body": content, "more_body": False}
 
-            async def send(message: dict[str, object]) -> None:
+            async def send(message: Message) -> None:
                 if message["type"] == "http.response.start":
-                    statuses.append(int(str(message["status"])))
+                    statuses.append(message["status"])
 
             loop.run_until_complete(app(scope, receive, send))
-            if statuses != [status for status in statuses if status < _SERVER_FAILED]:
+            if not statuses or statuses[0] >= _SERVER_FAILED:
                 raise UnforeseenError(f"{path} answered with {statuses}")
 
         return Prepared(read, [json.dumps(body).encode()])

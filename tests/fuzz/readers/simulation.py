@@ -7,10 +7,11 @@ import numpy as np
 
 from models.listening.recogniser import RecogniserSettings, SpeechRecogniser
 from privacy.auditing.scores import AuditError
+from server.config.federation import ConfigError
 from simulation.auditing.rounds_file import RoundsFile
 from simulation.config.overrides import parse_override
 from simulation.config.run_files import RunFileError, read_run_file
-from simulation.config.simulation import ConfigError, config_from, read_tables
+from simulation.config.simulation import config_from, read_tables
 from simulation.figures.metrics import FILE_NAME, MetricsError, read_metrics
 from simulation.listening.recogniser_file import (
     RecogniserFileError,
@@ -49,7 +50,8 @@ def targets() -> Iterator[Target]:
     )
     audited = of_file(lambda path: RoundsFile(path, "as described").read(), rounds, name="r.npz")
     yield Target("simulation/audit-rounds", (AuditError,), audited, ("npz", "zip"))
-    yield Target("simulation/recogniser", (RecogniserFileError,), _recognisers)
+    refused = (RecogniserFileError,)
+    yield Target("simulation/recogniser", refused, _recognisers, ("recogniser",))
 
 
 def _settings(path: Path) -> None:
