@@ -20,17 +20,14 @@ read, 60 uploads of one lease each replaced by the next, and 1,000 connections t
 the worst moment needed beyond what rounds had used before; it does not grow with each siege.
 """
 
-import importlib
-
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.strangers_at_the_coordinator import measure_coordinator
+from benchmarks.parts.strangers_serving import measure_serving
 
 
 def measure(*, quick: bool) -> dict[str, float]:
     """Besiege both servers, one after the other."""
-    # Loaded when it is needed: it brings all that serves.
-    serving = importlib.import_module("benchmarks.parts.strangers_serving")
-    figures = {**measure_coordinator(quick=quick), **serving.measure_serving(quick=quick)}
+    figures = {**measure_coordinator(quick=quick), **measure_serving(quick=quick)}
     errors = figures.pop("coordinator_errors") + figures.pop("serve_errors")
     return {**figures, "errors": errors}
 

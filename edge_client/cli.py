@@ -25,6 +25,7 @@ from edge_client.jobs.training_process import ChildTrainer
 from edge_client.owner.floor import (
     FloorError,
     PlanBelowFloorError,
+    check_authority,
     check_data,
     read_floor,
     write_starting_floor,
@@ -42,7 +43,7 @@ from edge_client.wire.refusal import RefusedError, UnreachableError
 from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import Flag, command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
-from privacy.identities.certificates import CertificateError
+from privacy.identities.certificates import CertificateError, fingerprint
 from privacy.identities.invite import InviteError, read_invite
 from privacy.identities.keys import KeyFileError, read_passphrase
 from privacy.identities.party import Identity
@@ -167,7 +168,12 @@ def _enrol(asked: Enrolling) -> int:
     """Turn an invite into this device's identity."""
     invite, passphrase = read_invite(asked.invite), asked.passphrase
     folder = DeviceFolder(asked.folder)
-    enrolment = asyncio.run(enrol_device(folder, invite, now=time.time(), passphrase=passphrase))
+    # A device that enrols again has a floor, which may pin authorities.
+    pinned = read_floor(folder.floor).authorities if folder.floor.exists() else None
+    check_authority(invite.ca_sha256, pinned)
+    enrolment = asyncio.run(
+        enrol_device(folder, invite, now=time.time(), passphrase=passphrase, authorities=pinned)
+    )
     write_starting_floor(folder.floor, accepts_no_guarantee=asked.accept_no_guarantee)
     write_starting_settings(folder.client_settings)
     print(f"enrolled as {enrolment.client_name} at {enrolment.device_address}")
@@ -191,6 +197,7 @@ def _run(asked: Running) -> int:
         check_data_at_hand(asked.data)
     floor = read_floor(folder.floor)
     check_data(asked.data, floor)
+    check_authority(fingerprint(enrolment.ca_certificate).hex(), floor.authorities)
     passphrase = asked.passphrase
     # Told now: the agent may wait for hours until the device's policy lets it use its keys.
     Identity.load(folder.identity, passphrase)
@@ -207,7 +214,6 @@ def _run(asked: Running) -> int:
     agent = Agent(
         device,
         address=enrolment.device_address,
-        ca_certificate=enrolment.ca_certificate,
         policy=settings.policy,
         sensors=system_sensors(),
     )

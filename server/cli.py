@@ -6,25 +6,36 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated
 
 import msgspec
 
 from privacy.accounting.accountant import AccountantsDisagreeError
 from privacy.accounting.ledger_chain import LedgerError
 from privacy.foundation.command_exit import command, failed
-from privacy.foundation.flags import Flag, command_line, read_arguments
+from privacy.foundation.flags import command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
 from privacy.foundation.memory_pool import keep_freed_memory
-from privacy.foundation.whole_number_flags import at_least_one
 from privacy.identities.certificates import CertificateError
 from privacy.identities.keys import KeyFileError
 from privacy.noise.calibrated_settings import TreeNoise
-from server.config.federation import ConfigError, preset_names, preset_text, settings_text
+from server.config.federation import ConfigError, preset_text, settings_text
 from server.devices.clients import UnknownClientError
 from server.operating.backup import BackupError, create_backup, restore_backup
 from server.operating.commands import Federation
+from server.operating.flags import (
+    Backup,
+    Founding,
+    Hosted,
+    Invites,
+    OneClient,
+    OnFolder,
+    Reported,
+    Restoring,
+    Rounds,
+    Succeeding,
+    WithAuthority,
+    passphrase_in,
+)
 from server.operating.founding import FoundingError, found, write_invites
 from server.operating.ledger_report import ledger_as_json, print_ledger
 from server.operating.report import print_rounds, print_status, round_as_json
@@ -55,105 +66,6 @@ _FAILURES = (
 )
 
 
-class OnFolder(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a command on a federation.
-
-    Attributes:
-        folder: The federation's folder.
-    """
-
-    folder: Annotated[Path, Flag("DIR", positional=True)]
-
-
-class Hosted(OnFolder, frozen=True, kw_only=True):
-    """A federation and where devices find it.
-
-    Attributes:
-        hostname: Name or address under which devices reach this machine; may be repeated, and the
-            first stands in invites.
-    """
-
-    hostname: Annotated[list[str], Flag("HOST")] = []
-
-
-class Founding(Hosted, frozen=True, kw_only=True):
-    """A federation to found.
-
-    Attributes:
-        preset: Settings that ship with sotto.
-        config: Settings of your own, TOML.
-    """
-
-    preset: Annotated[str | None, Flag(choices=preset_names, one_of="source")] = None
-    config: Annotated[Path | None, Flag("FILE", one_of="source")] = None
-
-
-class Invites(OnFolder, frozen=True, kw_only=True):
-    """Invites to write.
-
-    Attributes:
-        count: New devices.
-        client: A known device that enrols again.
-        out: Folder for the invites (default: DIR/invites).
-    """
-
-    count: Annotated[int, Flag(parse=at_least_one, one_of="whom")] = 1
-    client: Annotated[str | None, Flag("NAME", one_of="whom")] = None
-    out: Annotated[Path | None, Flag("DIR")] = None
-
-
-class Reported(OnFolder, frozen=True, kw_only=True):
-    """A report of a federation.
-
-    Attributes:
-        json: Print JSON instead of a table.
-    """
-
-    json: bool = False
-
-
-class Rounds(Reported, frozen=True, kw_only=True):
-    """Rounds to list.
-
-    Attributes:
-        first_round: Begin here.
-    """
-
-    first_round: Annotated[int, Flag("N", parse=at_least_one)] = 1
-
-
-class OneClient(OnFolder, frozen=True, kw_only=True):
-    """One device.
-
-    Attributes:
-        client: Device, enrolled or invited, as device-0001.
-    """
-
-    client: Annotated[str, Flag("NAME", positional=True)]
-
-
-class Backup(OnFolder, frozen=True, kw_only=True):
-    """An archive to write.
-
-    Attributes:
-        out: Archive to write.
-    """
-
-    out: Annotated[Path, Flag("FILE")]
-
-
-class Restoring(msgspec.Struct, frozen=True, kw_only=True):
-    """An archive to unpack.
-
-    Attributes:
-        archive: Archive made by backup.
-        folder: The federation's folder.
-    """
-
-    archive: Annotated[Path, Flag("FILE", positional=True)]
-    folder: Annotated[Path, Flag("DIR", positional=True)]
-
-
 @command("sotto-server")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, or 1 after one line on stderr. Wrong usage exits with 2."""
@@ -162,7 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "Set up a federation, invite devices, run the coordinator and look after it.",
         (
             *(_init, _token, _run, _status, _rounds, _ledger, _pause, _resume, _drain),
-            *(_revoke, _forget, _rotate_keys, _backup, _restore),
+            *(_revoke, _forget, _rotate_keys, _rotate_issuing_key, _replace_authority),
+            *(_backup, _restore),
         ),
         allow_abbrev=False,
     )
@@ -180,9 +93,11 @@ def _init(asked: Founding) -> None:
     preset, config = asked.preset, asked.config
     text = preset_text(str(preset)) if config is None else settings_text(config)
     source = f"preset {preset}" if config is None else str(config)
-    founded = found(asked.folder, text, asked.hostname, source=source)
+    passphrase = passphrase_in(asked.passphrase_file)
+    founded = found(asked.folder, text, asked.hostname, source=source, passphrase=passphrase)
     print(f"founded a federation in {asked.folder}")
     print(f"devices reach it at {founded.listen.advertised_host}; settings: federation.toml there")
+    print("authority/authority.key there is needed once a year: keep it somewhere else")
     print(f"next: sotto-server token {asked.folder} --count 1")
 
 
@@ -282,7 +197,32 @@ def _forget(asked: OneClient) -> None:
 def _rotate_keys(asked: Hosted) -> None:
     """Replace the keys of a stopped coordinator."""
     Federation(asked.folder).rotate_keys(asked.hostname)
-    print("rotated the coordinator's keys; devices take them up with their next round")
+    print("rotated the coordinator's keys; devices that have met them refuse the former ones")
+
+
+def _rotate_issuing_key(asked: WithAuthority) -> None:
+    """Replace the issuing key and the keys of a stopped coordinator.
+
+    Needs the authority's key, once a year and after a theft. Devices that have met the new keys
+    refuse whatever the former issuing key certifies for a coordinator.
+    """
+    federation = Federation(asked.folder)
+    end = federation.rotate_issuing_key(asked.authority_key, passphrase_in(asked.passphrase_file))
+    print(f"rotated the issuing key and the coordinator's keys; the next by {end}")
+
+
+def _replace_authority(asked: Succeeding) -> None:
+    """Move a stopped federation to a new authority that the old one names.
+
+    Devices follow at their next connection, without enrolling, unless their floor pins the old one.
+    """
+    fingerprint = Federation(asked.folder).replace_authority(
+        asked.authority_key,
+        passphrase_in(asked.passphrase_file),
+        passphrase_in(asked.new_passphrase_file),
+    )
+    print(f"the federation's authority is now {fingerprint}")
+    print(f"take authority/authority.key away from {asked.folder}, and destroy authority.former")
 
 
 def _backup(asked: Backup) -> None:
@@ -310,9 +250,10 @@ def _restore(asked: Restoring) -> None:
     manifest = restore_backup(asked.archive, root)
     print(f"restored run {manifest.run} at round {manifest.last_round} into {asked.folder}")
     print(
-        "paused: whoever was revoked, forgotten or invited since the backup is as before it, and "
-        "so are rotated keys. Do all of that again, then `sotto-server run`, which goes on with a "
-        "round that was open, then `sotto-server resume`"
+        "paused: whoever was revoked, forgotten or invited since the backup is as before it. Do "
+        "all of that again, and `sotto-server rotate-keys`: devices refuse keys older than those "
+        "they have met. Then `sotto-server run`, which goes on with a round that was open, then "
+        "`sotto-server resume`"
     )
     print("do not run the folder that was backed up beside this one")
     if isinstance(Federation(asked.folder).config.privacy, TreeNoise):

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from multiprocessing import forkserver
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -24,6 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):  # A worker has the folder from the process that started it.
         return
     folder = tempfile.mkdtemp(prefix="sotto-")  # Short: a socket's path has at most 100 bytes.
+    Path(folder).chmod(0o711)  # PostgreSQL, which is not root, passes through.
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     config.option.basetemp = config.option.basetemp or f"{folder}/t"
     # Workers share the cores; a team of threads in each would spin while it waits for the others.

@@ -17,14 +17,16 @@ SIZE = 96
 class KeyPool:
     """Keys of 3072 bits in the run's temporary folder, made when their turn first comes."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "rsa") -> None:
+        """Hand out keys from the first on; a pool of another name has other keys."""
+        self._name = name
         self._turns = count()
 
     def next_key(self, bits: int = 3072) -> rsa.RSAPrivateKey:
         """Stand in for ``privacy.identities.keys.make_rsa_key``."""
         if bits != 3072:
             return make_rsa_key(bits)
-        path = Path(tempfile.gettempdir()) / f"rsa-{next(self._turns) % SIZE}.pem"
+        path = Path(tempfile.gettempdir()) / f"{self._name}-{next(self._turns) % SIZE}.pem"
         if path.exists():
             kept = load_pem_private_key(
                 path.read_bytes(), None, unsafe_skip_rsa_key_validation=True

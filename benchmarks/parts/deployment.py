@@ -138,11 +138,16 @@ class Deployment:
             self.coordinator.send_signal(signal.SIGINT)
             _wait_or_kill(self.coordinator)
 
-    def start_coordinator(self) -> None:
-        """Start ``sotto-server run`` and wait until it listens."""
+    def start_coordinator(self, *machine: str) -> None:
+        """Start ``sotto-server run`` and wait until it listens.
+
+        Args:
+            machine: Module and arguments that run the command on a changed machine, if any.
+        """
         with (self._folder / "coordinator.log").open("ab") as log:
             self.coordinator = subprocess.Popen(
-                [sys.executable, "-P", "-m", "server.cli", "run", str(self.root)],
+                [sys.executable, "-m", *machine, "server.cli", "run", str(self.root)],
+                cwd=_CHECKOUT,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -184,15 +189,21 @@ class Deployment:
         self.devices.append(process)
         return process
 
-    def start_training_device(self, number: int, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start ``sotto-client run`` on a few sentences, with a fresh process each round."""
+    def start_training_device(self, number: int, *machine: str) -> subprocess.Popen[bytes]:
+        """Start ``sotto-client run`` on a few sentences, with a fresh process each round.
+
+        Args:
+            number: The device; they count from 0.
+            machine: Module and arguments that run the command on a changed machine, if any.
+        """
         device = self.device_folder(number)
         device.client_settings.write_text("keep_warm_s = 0.0\n[policy]\nidle = false\n")
         text = device.path / "messages"
         text.mkdir(exist_ok=True)
         (text / "messages.txt").write_text(_TEXT)
-        command = (*arguments, "run", str(device.path), "--data", str(text), "--device", "cpu")
-        return self.start_device(number, "edge_client.cli", *command)
+        module, *before = (*machine, "edge_client.cli")
+        command = ("--verbose", "run", str(device.path), "--data", str(text), "--device", "cpu")
+        return self.start_device(number, module, *before, *command)
 
     def device_log(self, number: int) -> Path:
         """Return the file to which a device's agent writes."""
@@ -249,6 +260,11 @@ class Deployment:
         """Ask the coordinator where the run stands."""
         with admin_stub(self.root / self.config.listen.admin_socket) as stub:
             return stub.Status(pb.StatusRequest())
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the coordinator has ended by itself."""
+        return self.coordinator is not None and self.coordinator.poll() is not None
 
     def kill_coordinator(self) -> None:
         """End the coordinator as a power cut would."""

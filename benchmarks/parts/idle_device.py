@@ -124,7 +124,6 @@ async def serve(folder: DeviceFolder, *, answers: bool) -> None:
     agent = Agent(
         device,
         address=enrolment.device_address,
-        ca_certificate=enrolment.ca_certificate,
         policy=PolicySettings(),
         sensors=AlwaysReady(),
         clock=time.time,

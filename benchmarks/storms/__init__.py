@@ -1,1 +1,1 @@
-"""What `benchmarks.storm` raises against a federation: one fault a file, and the book they are counted in."""
+"""What `benchmarks.storm` raises against a federation, a fault a file, and their book."""

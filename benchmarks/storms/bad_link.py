@@ -65,7 +65,7 @@ class BadLink:
         self.port = 0
         self._target_port = target_port
         self._weather = weather
-        self._random = random.Random(seed)
+        self._random = random.Random(seed)  # noqa: S311 (dice that can be thrown again)
         self._loop = asyncio.new_event_loop()
         self._calm = asyncio.Event()
         self._calm.set()
@@ -110,6 +110,12 @@ class BadLink:
             await asyncio.sleep(weather.hole_every_s - weather.hole_s - before_s)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Cancelled at the end of the link alone, of which asyncio would complain.
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._carry(reader, writer)
+        writer.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection in both directions until it ends or is lost."""
         await self._calm.wait()
         upstream = socket.socket()
@@ -130,7 +136,7 @@ class BadLink:
             asyncio.ensure_future(line.pump(reader, far_writer)),
             asyncio.ensure_future(line.pump(far_reader, writer)),
         ]
-        ended, _ = await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         for pump in pumps:
             pump.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)

@@ -15,6 +15,8 @@ from privacy.sealing.envelope import sealed_bytes
 
 COHORT = 3
 UNDISTURBED_S = 600.0
+# A short run goes on for so long, until it has a round.
+PATIENCE_S = 180.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,15 +64,15 @@ def run_behind(
         with BadLink(deployment.devices_port, weather, seed) as link, deployment:
             _start(deployment, link.port)
             moments, passed_bytes = _watch(deployment, link, seconds, tell)
+            ends = [*moments[1:], time.monotonic()]
             book = read_book(deployment, COHORT)
             passed = link.passed
         rounds = len(moments) - 1
         digest = deployment.released()[rounds - 1].parameters_sha256 if rounds else b""
         least = 2 * COHORT * rounds * sealed_bytes(deployment.config.schema.payload_bytes)
-    gaps = [after - before for before, after in zip(moments, moments[1:], strict=False)]
     return Behind(
         rounds=rounds,
-        longest_round_s=max([*gaps, time.monotonic() - moments[-1] if not gaps else 0.0]),
+        longest_round_s=max(end - begun for begun, end in zip(moments, ends, strict=True)),
         same_model=bool(rounds) and _undisturbed_digest(setting, rounds) == digest,
         bytes_ratio=passed_bytes / least if rounds else float("inf"),
         passed=passed,
@@ -99,7 +101,7 @@ def _start(deployment: Deployment, port: int | None) -> None:
             folder = deployment.device_folder(number)
             address = f"127.0.0.1:{port}"
             folder.save(msgspec.structs.replace(folder.enrolment(), device_address=address))
-        deployment.start_training_device(number, "--verbose")
+        deployment.start_training_device(number)
 
 
 def _watch(
@@ -107,7 +109,9 @@ def _watch(
 ) -> tuple[list[float], int]:
     """Return when the run began and each round was released, and the bytes up to the last."""
     moments, passed_bytes = [time.monotonic()], 0
-    while (left_s := seconds - (time.monotonic() - moments[0])) > 0:
+    while (left_s := seconds - (time.monotonic() - moments[0])) > 0 or (
+        len(moments) == 1 and left_s > -PATIENCE_S
+    ):
         if deployment.rounds_logged() > len(moments) - 1:
             moments.append(time.monotonic())
             passed_bytes = link.passed.payload_bytes
@@ -127,4 +131,5 @@ def _undisturbed_digest(setting: Setting, rounds: int) -> bytes:
             wait_until(
                 lambda: deployment.rounds_logged() == rounds, UNDISTURBED_S + 10 * rounds, 0.2
             )
-        return deployment.released()[-1].parameters_sha256
+        digest: bytes = deployment.released()[-1].parameters_sha256
+        return digest

@@ -22,6 +22,7 @@ DEADLINE_S = 30.0
 HOPELESS_S = 180.0
 _LARGEST_BURST = 4
 _WORDS, _HIDDEN = 2_000, 64
+_DEVICE_NICENESS = 10
 
 
 @dataclass
@@ -46,8 +47,8 @@ class Kills:
 
 
 def run_kills(*, seed: int, seconds: float, tell: Callable[[str], None]) -> Kills:
-    """Run a federation through bursts of kills for so long, and through the calm after the last."""
-    found, ends_at = Kills(), time.monotonic() + seconds
+    """Run a federation through bursts of kills for so long, from its first round on."""
+    found = Kills()
     with tempfile.TemporaryDirectory(prefix="sotto-storm-") as folder:
         deployment = Deployment(
             Path(folder),
@@ -59,8 +60,10 @@ def run_kills(*, seed: int, seconds: float, tell: Callable[[str], None]) -> Kill
             retry_limit=1000,
         )
         with deployment:
-            storm = _Storm(deployment, random.Random(seed), found)
+            source = random.Random(seed)  # noqa: S311 (a storm that can be raised again)
+            storm = _Storm(deployment, source, found)
             storm.begin()
+            ends_at = time.monotonic() + seconds
             while time.monotonic() < ends_at:
                 tell(
                     f"kills: {ends_at - time.monotonic():.0f} s left, "
@@ -96,7 +99,7 @@ class _Storm:
         for number in range(COHORT):
             self._start_agent(number)
         self.watch.start()
-        self._await_more_than(0)
+        self._await_release_after(0.0)
 
     def burst(self) -> None:
         """Kill a few processes, each at a random moment, and start each again."""
@@ -108,10 +111,11 @@ class _Storm:
     def await_release(self) -> None:
         """Wait in the calm after a burst until a round is released, and note how long it took."""
         calm_at = time.time()
-        before = self.releases
-        self._await_more_than(before)
-        recorded_at = self.watch.recorded_at if self.releases > before else time.time()
-        self._found.stalls_s.append(recorded_at - calm_at)
+        self._await_release_after(calm_at)
+        recorded_at = self.watch.recorded_at
+        # Without a release the stall is all of the patience.
+        ended_at = recorded_at if recorded_at > calm_at else time.time()
+        self._found.stalls_s.append(ended_at - calm_at)
 
     def _kill(self, kind: str) -> None:
         number = self._random.randrange(COHORT)
@@ -134,12 +138,14 @@ class _Storm:
         self._found.killed[kind] += 1
 
     def _start_agent(self, number: int) -> None:
-        process = self._deployment.start_training_device(number, "--verbose")
+        process = self._deployment.start_training_device(number)
         self._agents[number] = psutil.Process(process.pid)
+        # A device is another machine: its start must not take the coordinator's processor.
+        self._agents[number].nice(_DEVICE_NICENESS)
 
-    def _await_more_than(self, count: int) -> None:
+    def _await_release_after(self, moment: float) -> None:
         until = time.monotonic() + HOPELESS_S
-        while self.releases <= count and time.monotonic() < until:
+        while self.watch.recorded_at <= moment and time.monotonic() < until:
             time.sleep(0.05)
 
 
@@ -148,7 +154,7 @@ class _Watch(threading.Thread):
 
     Attributes:
         digests: Each released round's model.
-        recorded_at: When the first release that came last was recorded, Unix seconds.
+        recorded_at: When the newest release was recorded, Unix seconds.
     """
 
     def __init__(self, deployment: Deployment) -> None:

@@ -17,6 +17,7 @@ from edge_client.datasets.text_set import DatasetError
 from edge_client.owner.policy import PolicySettings, Verdict, Wait, decide
 from edge_client.owner.sensors import Sensors
 from edge_client.wire.backoff import LAST_CEILING_S, delays
+from edge_client.wire.coordinator_keys import meet_coordinator, pinned_tls
 from edge_client.wire.enrolling import renew_certificates
 from edge_client.wire.refusal import RefusedError, UnreachableError
 from edge_client.wire.transport import Transport
@@ -41,23 +42,23 @@ class Agent:
         device: Device,
         *,
         address: str,
-        ca_certificate: bytes,
         policy: PolicySettings,
         sensors: Sensors,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Prepare an agent for the listener at ``address``, which is ``host:port``.
 
-        The ``ca_certificate`` is DER, and the ``clock`` gives seconds since 1970 UTC.
+        The ``clock`` gives seconds since 1970 UTC.
         """
         self._device = device
         self._address = address
-        self._ca_certificate = ca_certificate
         self._policy = policy
         self._sensors = sensors
         self._clock = clock
         self._renew = False
         self._had_orders = False
+        # Whether the last connection held: else the coordinator may have got new keys.
+        self._lost = False
 
     async def run(self, *, once: bool) -> Ended:
         """Serve leases; with ``once``, return after one lease or at the end of the run.
@@ -85,6 +86,7 @@ class Agent:
                     logger.warning("no data, so no round: %s", error)
                     await _pause(DATA_INTERVAL_S, str(error))
                 except (UnreachableError, OSError) as error:
+                    self._lost = True
                     # A full disk is no reason to stop: what is sealed is kept for the next try.
                     if self._clock() - began > LAST_CEILING_S or self._lost_work(error):
                         # The stream held for longer than any wait, or its network broke in the
@@ -109,9 +111,11 @@ class Agent:
         identity = Identity.load(self._device.folder.identity, self._device.passphrase)
         # Told here: TLS would only say that the connection failed, again and again.
         identity.check_time(self._clock())
-        async with self._transport(identity) as transport:
-            if self._renew or identity.due_for_renewal(self._clock()):
-                await self._renew_certificates(transport)
+        async with self._transport(identity, await self._coordinator_tls()) as transport:
+            ca = self._device.folder.enrolment().ca_certificate
+            has_moved = identity.authority != ca
+            if self._renew or has_moved or identity.due_for_renewal(self._clock()):
+                await self._renew_certificates(transport, ca)
                 return Ended(0.0, "certificates renewed")
             session = Session(self._device, transport, once=once)
             try:
@@ -129,10 +133,27 @@ class Agent:
         """
         return self._had_orders and isinstance(error, UnreachableError) and error.is_network
 
-    async def _renew_certificates(self, transport: Transport) -> None:
+    async def _coordinator_tls(self) -> bytes:
+        """Return the certificate that the coordinator must have the key of, DER."""
+        folder = self._device.folder
+        pinned = None if self._lost else pinned_tls(folder, now=self._clock())
+        if pinned is None:
+            allowed = self._device.floor.authorities
+            await meet_coordinator(
+                folder,
+                self._address,
+                allowed,
+                now=self._clock(),
+                passphrase=self._device.passphrase,
+            )
+            self._lost = False
+            pinned = folder.coordinator().tls
+        return pinned
+
+    async def _renew_certificates(self, transport: Transport, ca: bytes) -> None:
         await renew_certificates(
             self._device.folder,
-            self._ca_certificate,
+            ca,
             transport,
             now=self._clock(),
             passphrase=self._device.passphrase,
@@ -140,10 +161,10 @@ class Agent:
         self._renew = False
         logger.info("certificates renewed")
 
-    def _transport(self, identity: Identity) -> Transport:
+    def _transport(self, identity: Identity, coordinator_tls: bytes) -> Transport:
         return Transport(
             self._address,
-            self._ca_certificate,
+            coordinator_tls,
             identity.tls_key_pem,
             identity.tls_certificate_pem,
         )

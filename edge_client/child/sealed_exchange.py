@@ -211,7 +211,8 @@ class SealedExchange:
         """Return the coordinator's key for ``use`` after checking that it may be used now."""
         keys = self._folder.coordinator()
         der = keys.signing if use is KeyUse.SIGNING else keys.wrapping
-        authority = self._identity.authority
+        # The device's own certificates may still be of the authority before.
+        authority = self._folder.enrolment().ca_certificate
         return check_certificate(der, ca=authority, use=use, role="coordinator", now=time.time())
 
 

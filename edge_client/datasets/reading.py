@@ -116,9 +116,13 @@ def read_word_lines(path: Path) -> list[Sentence]:
     lines = read_text(path).split("\n")
     if not lines[-1]:
         lines.pop()
-    # One object a word type instead of one a word: a quarter of the memory.
+    # One object a word type instead of one a word, and one for all empty lines: a quarter of the
+    # memory.
+    empty: Sentence = []
     same: dict[str, str] = {}
-    return [[same.setdefault(word, word) for word in line.split()] for line in lines]
+    return [
+        [same.setdefault(word, word) for word in line.split()] if line else empty for line in lines
+    ]
 
 
 def read_rows(path: Path, row_type: type[Row]) -> Iterator[Row]:

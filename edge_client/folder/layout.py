@@ -41,8 +41,13 @@ class Enrolment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class CoordinatorKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The certificates, DER, of the keys that updates are sealed to and that sign models."""
+    """The certificates, DER, of the newest keys of the coordinator that this device has met.
 
+    Updates are sealed to ``wrapping``, ``signing`` checks models, and whoever answers at the
+    coordinator's address must have the key of ``tls``, which is empty until it is first met.
+    """
+
+    tls: bytes = b""
     wrapping: bytes
     signing: bytes
 
@@ -125,6 +130,10 @@ class DeviceFolder:
             return read_json(self._coordinator, CoordinatorKeys, at_most=LARGEST_RECORD_BYTES)
         except (FileNotFoundError, msgspec.DecodeError) as error:
             raise DeviceFolderError(f"{self._coordinator} cannot be read: {error}") from None
+
+    def known_coordinator(self) -> CoordinatorKeys | None:
+        """Return the coordinator's certificates, or None before the first; errors as above."""
+        return self.coordinator() if self._coordinator.exists() else None
 
     def enrolment(self) -> Enrolment:
         """Return whom the device's keys belong to.

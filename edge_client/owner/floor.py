@@ -5,6 +5,8 @@ off. The floor file stays on the device, and a plan below it is refused before a
 """
 
 import math
+import re
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -32,6 +34,7 @@ FloorCode = Literal[
     "floor_method",
     "floor_data_folder",
     "floor_example_privacy",
+    "floor_authority",
 ]
 
 _GUARANTEED = """\
@@ -92,6 +95,10 @@ model_families = [
 # Folders that the data may lie in; without the line, wherever --data points.
 # data_folders = ["/home/me/texts"]
 
+# Fingerprints of the authorities that may certify the coordinator; without the line, the one that
+# this device enrolled with and those that it names as its successors.
+# authorities = ["..."]
+
 # Bytes moved a day, up and down together; without the line, any number.
 # bytes_a_day = 200_000_000
 
@@ -145,6 +152,8 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             and ``ftrl``, closes with.
         methods: Personalisation methods; None accepts any.
         data_folders: Absolute folders that the data may lie in; None accepts any.
+        authorities: SHA-256 fingerprints, 64 hex digits, of the authorities that may certify the
+            coordinator; None accepts the one enrolled with and its successors.
         bytes_a_day: Most bytes moved in a UTC day, up and down together; None accepts any.
         example_privacy: Accept only plans that hide each sentence, up to this budget; None also
             accepts others.
@@ -160,6 +169,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     model_families: frozenset[str]
     methods: frozenset[str] | None = None
     data_folders: tuple[str, ...] | None = None
+    authorities: frozenset[str] | None = None
     bytes_a_day: int | None = None
     example_privacy: ExampleBudget | None = None
 
@@ -177,6 +187,11 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ValueError(f"least_cohort must be >= 1, got {self.least_cohort}")
         if self.bytes_a_day is not None and self.bytes_a_day < 0:
             raise ValueError(f"bytes_a_day must be >= 0, got {self.bytes_a_day}")
+        for authority in self.authorities or ():
+            if not re.fullmatch("[0-9a-f]{64}", authority):
+                raise ValueError(
+                    f"authorities must have 64 lower-case hex digits each, got {authority!r}"
+                )
         for folder in self.data_folders or ():
             if not Path(folder).is_absolute():
                 raise ValueError(f"data_folders must be absolute paths, got {folder!r}")
@@ -306,6 +321,20 @@ def check_data(data: Path, floor: Floor) -> None:
             "floor_data_folder",
             f"the data must lie in one of {', '.join(floor.data_folders)}, got {real}; add its "
             "folder to data_folders, in floor.toml",
+        )
+
+
+def check_authority(fingerprint: str, authorities: Container[str] | None) -> None:
+    """Accept an authority, by its fingerprint in hex, that the owner has not ruled out.
+
+    Raises:
+        PlanBelowFloorError: With code ``floor_authority`` if the floor names others alone.
+    """
+    if authorities is not None and fingerprint not in authorities:
+        raise PlanBelowFloorError(
+            "floor_authority",
+            f"the authority {fingerprint} may not certify this device's coordinator; its owner can "
+            "add it to authorities, in floor.toml",
         )
 
 

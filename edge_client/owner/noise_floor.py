@@ -44,14 +44,14 @@ def below_noise(
     epsilon = None if privacy is None else privacy.epsilon_budget
     if largest_epsilon is not None and not (epsilon is not None and epsilon <= largest_epsilon):
         return "floor_epsilon", (
-            f"epsilon_budget must be <= {largest_epsilon} for this device, got {_told(epsilon)}; its owner "
-            "can raise or remove largest_epsilon, in floor.toml"
+            f"epsilon_budget must be <= {largest_epsilon} for this device, got {_told(epsilon)}; "
+            "its owner can raise or remove largest_epsilon, in floor.toml"
         )
     delta = None if privacy is None else privacy.delta
     if largest_delta is not None and not (delta is not None and delta <= largest_delta):
         return "floor_delta", (
-            f"delta must be <= {largest_delta} for this device, got {_told(delta)}; its owner can raise "
-            "or remove largest_delta, in floor.toml"
+            f"delta must be <= {largest_delta} for this device, got {_told(delta)}; its "
+            "owner can raise or remove largest_delta, in floor.toml"
         )
     if isinstance(privacy, LocalNoise) and not _keeps_its_budget(privacy):
         return "floor_noise_multiplier", (

@@ -1,7 +1,8 @@
 """Train one round on one person's examples, or score a model on them.
 
 Simulation and device share these functions, which touch no socket or file. In float32 with one
-thread an operation, the same plan, parameters, examples, round and client name give the same bits.
+thread an operation, the same plan, parameters, examples, round and client name give the same bits,
+but for noise, which a device draws from the operating system.
 """
 
 import math
@@ -53,8 +54,11 @@ class LocalTrainer:
         device: torch.device | str = "cpu",
         *,
         keys: NoiseKeys | None = None,
+        seeded: bool = False,
     ) -> None:
         """Build the plan's network; only tests give ``keys`` of secret draws.
+
+        ``seeded`` is as in ``outgoing_update``: a simulation repeats its uncalibrated noise.
 
         Raises:
             ValueError: If the plan's task is unknown, or its model lacks a part for its method.
@@ -70,6 +74,7 @@ class LocalTrainer:
         self.layout = kept_layout(plan, self._half)
         self._travels_as = update_formats(plan)
         self._tensors = list(self._client.sent.slices.values())
+        self._seeded = seeded
         self._keys = SystemKeys() if keys is None else keys
         self._hides = hides_from_coordinator(plan)
         privacy = plan.training.example_privacy
@@ -204,6 +209,7 @@ class LocalTrainer:
             client_name=start.client_name,
             clipping_norm=start.clipping_norm,
             residual=start.residual if learnt.feeds_back else None,
+            seeded=self._seeded,
         )
         kept = learnt.kept
         return LocalResult(

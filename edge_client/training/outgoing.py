@@ -53,6 +53,7 @@ def outgoing_update(
     client_name: str,
     clipping_norm: float | None = None,
     residual: Tensor | None = None,
+    seeded: bool = False,
 ) -> Outgoing:
     """Clip an update, apply the client's half of the noise mode, and compress it.
 
@@ -63,6 +64,8 @@ def outgoing_update(
         round_number: Round, from 1.
         clipping_norm: This round's, where it changes from round to round; else the plan's.
         residual: The loss of compressing this client's last update that counted.
+        seeded: Whether uncalibrated noise follows from the plan's seed, as in a simulation; whoever
+            has the plan can take it out.
 
     Raises:
         UnusableUpdateError: If an element is NaN or infinite.
@@ -72,8 +75,10 @@ def outgoing_update(
     if clipping_norm is not None:
         privacy = msgspec.structs.replace(privacy, clipping_norm=clipping_norm)
     clipped = clip_update(update if residual is None else update + residual, privacy, tensors)
-    seed = client_seed(plan.seed, round_number, client_name, purpose="randomisation")
-    generator = torch.Generator().manual_seed(seed)
+    generator = None
+    if seeded:
+        seed = client_seed(plan.seed, round_number, client_name, purpose="randomisation")
+        generator = torch.Generator().manual_seed(seed)
     sent = noise_mode(privacy).at_client(clipped.values, generator, tensors=tensors)
     told = torch.tensor([float(clipped.has_fitted)] if privacy.tells_fit else [])
     sent = torch.cat([sent, told]) if len(told) else sent

@@ -1,8 +1,8 @@
 """Wait longer after each failure, with full jitter: a uniform draw below an exponential ceiling.
 
-After a coordinator restarts, it spreads the devices that come back evenly over the ceiling. The last
-ceiling bounds how long a device stays away from a coordinator that is back: with the time that a
-connection takes, half a minute at most.
+After a coordinator restarts, it spreads the devices that come back evenly over the ceiling. The
+last ceiling bounds how long a device stays away from a coordinator that is back: half a minute,
+with the time that a connection takes.
 """
 
 import random

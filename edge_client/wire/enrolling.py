@@ -4,17 +4,18 @@ The device makes its own keys; only signing requests leave it. Certificates are 
 authority that the invite pins before anything is kept.
 """
 
-import hashlib
+from collections.abc import Container
 
-from edge_client.folder.layout import (
-    CoordinatorKeys,
-    DeviceFolder,
-    DeviceFolderError,
-    Enrolment,
+from edge_client.folder.layout import DeviceFolder, DeviceFolderError, Enrolment
+from edge_client.wire.coordinator_keys import (
+    check_shown,
+    keep_keys,
+    meet_coordinator,
+    named_keys,
 )
-from edge_client.wire.coordinator_keys import check_keys
+from edge_client.wire.handshake import shown_certificates
 from edge_client.wire.transport import Transport, enrol
-from privacy.identities.certificates import CertificateError, Certificates
+from privacy.identities.certificates import CertificateError, Certificates, fingerprint
 from privacy.identities.invite import Invite
 from privacy.identities.party import Identity
 from privacy.identities.signing_requests import SigningRequests
@@ -22,13 +23,19 @@ from protos import federation_pb2 as wire
 
 
 async def enrol_device(
-    folder: DeviceFolder, invite: Invite, *, now: float, passphrase: bytes | None = None
+    folder: DeviceFolder,
+    invite: Invite,
+    *,
+    now: float,
+    passphrase: bytes | None = None,
+    authorities: Container[str] | None = None,
 ) -> Enrolment:
     """Enrol a device, or enrol it again; after an interruption, call it with the same invite.
 
     An enrolled device gets new keys and certificates and keeps everything else. Its old identity
     stays until the new one is whole. The invite must be for the folder's device and run, and the
     passphrase, which encrypts the key files, the same in every call. ``now`` is in Unix seconds.
+    ``authorities``, if given, are the fingerprints (hex) of those that the device may follow.
 
     Raises:
         DeviceFolderError: If the folder is another federation's or device's, or an agent runs on
@@ -40,13 +47,14 @@ async def enrol_device(
     """
     folder.create()
     with folder.sole_agent():
+        await _follow_authority(folder, invite, authorities, now, passphrase)
         before = _enrolment_before(folder, invite)
         identity = _identity_before(folder, invite, passphrase)
         if before is None and identity is not None and _is_valid(identity, now):
             # An interrupted enrolment got this far. Its token is used by now, so asking again with
             # new keys would be refused.
             return _save(folder, identity.name, invite)
-        answer = await _ask(folder, invite, passphrase)
+        answer = await _ask(folder, invite, passphrase, now)
         _check_name(folder, before, identity, answer.client_name)
         if before is not None:
             # The coordinator may have moved. If what follows is cut short, the pending keys and
@@ -56,6 +64,23 @@ async def enrol_device(
         _keep(folder, answer.device, answer.coordinator, ca=ca, now=now, passphrase=passphrase)
         # Of a new device last, because this file is what says that it is enrolled.
         return _save(folder, answer.client_name, invite)
+
+
+async def _follow_authority(
+    folder: DeviceFolder,
+    invite: Invite,
+    authorities: Container[str] | None,
+    now: float,
+    passphrase: bytes | None,
+) -> None:
+    """Follow to the invite's authority, where the folder's one has named it as its successor."""
+    if not folder.is_enrolled:
+        return
+    before = folder.enrolment()
+    if before.run == invite.run and before.ca_certificate != invite.ca_certificate:
+        await meet_coordinator(
+            folder, invite.enrolment_address, authorities, now=now, passphrase=passphrase
+        )
 
 
 def _enrolment_before(folder: DeviceFolder, invite: Invite) -> Enrolment | None:
@@ -79,7 +104,9 @@ def _identity_before(
     if not Identity.exists(folder.identity):
         return None
     identity = Identity.load(folder.identity, passphrase)
-    _check_authority(folder, identity.authority, invite)
+    if not folder.is_enrolled:
+        # Else the enrolment says whose the device is now; its certificates may be of one before.
+        _check_authority(folder, identity.authority, invite)
     return identity
 
 
@@ -87,7 +114,7 @@ def _check_authority(folder: DeviceFolder, ca_certificate: bytes, invite: Invite
     if ca_certificate != invite.ca_certificate:
         raise DeviceFolderError(
             f"{folder.path} is enrolled already, with the authority "
-            f"{hashlib.sha256(ca_certificate).hexdigest()}, and the invite is of the authority "
+            f"{fingerprint(ca_certificate).hex()}, and the invite is of the authority "
             f"{invite.ca_sha256}; use another folder for another federation"
         )
 
@@ -101,14 +128,14 @@ def _is_valid(identity: Identity, now: float) -> bool:
 
 
 async def _ask(
-    folder: DeviceFolder, invite: Invite, passphrase: bytes | None
+    folder: DeviceFolder, invite: Invite, passphrase: bytes | None, now: float
 ) -> wire.EnrolResponse:
     """Exchange the invite's token for certificates of new keys, or of those left pending."""
+    shown = await shown_certificates(invite.enrolment_address)
+    tls = check_shown(shown, ca=invite.ca_certificate, now=now)
     requests = Identity.create_requests(folder.identity, "device", passphrase=passphrase)
     token = bytes.fromhex(invite.token)
-    return await enrol(
-        invite.enrolment_address, invite.ca_certificate, token, _on_the_wire(requests)
-    )
+    return await enrol(invite.enrolment_address, tls, token, _on_the_wire(requests))
 
 
 def _check_name(
@@ -173,9 +200,7 @@ def _keep(
     passphrase: bytes | None,
 ) -> None:
     """Check and keep both sides' certificates; the old ones work until the last step."""
-    keys = CoordinatorKeys(wrapping=coordinator.wrapping, signing=coordinator.signing)
-    check_keys(keys, ca=ca, now=now)
-    folder.save_coordinator(keys)
+    keep_keys(named_keys(coordinator), folder, ca=ca, now=now)
     certificates = Certificates(device.tls, device.wrapping, device.signing)
     Identity.install(
         folder.identity, certificates, ca=ca, role="device", now=now, passphrase=passphrase

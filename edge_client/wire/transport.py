@@ -19,6 +19,7 @@ from edge_client.jobs.job import Evaluated
 from edge_client.wire.refusal import UnreachableError, failure_of
 from edge_client.wire.refusal_lines import LINES, told_code
 from privacy.foundation.atomic_files import BytesLike
+from privacy.identities.chains import split_chain
 from privacy.sealing.chunk_digest import CHUNK_BYTES
 from privacy.sealing.header import PREFIX_BYTES, TAG_BYTES
 from protos import federation_pb2 as wire
@@ -34,12 +35,16 @@ _FEDERATION = wire.DESCRIPTOR.services_by_name["Federation"].full_name
 UPLOAD = f"/{_FEDERATION}/Upload"
 FETCH_MODEL = f"/{_FEDERATION}/FetchModel"
 
-# A closed connection is seen at once; these find one that went silent (a lost radio link).
+# A closed connection is seen at once; these find one that went silent (a lost radio link). One that
+# was silent for 20 s goes on: a new one would take the training in hand with it.
 CHANNEL_OPTIONS = [
     ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 25_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
+    # While data comes, gRPC measures the line with pings of its own, and no other goes out before
+    # their answer: a line lost in the middle of a model would be seen after a minute.
+    ("grpc.http2.ping_timeout_ms", 25_000),
     # The agent has its own backoff; gRPC's would only add to it.
     ("grpc.enable_retries", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -56,24 +61,24 @@ def _failures() -> Iterator[None]:
         raise failure_of(error) from None
 
 
-def pem_certificate(der: bytes) -> bytes:
-    """Return a certificate in the form that gRPC reads."""
-    body = base64.encodebytes(der)
+def pem_certificate(chain: bytes) -> bytes:
+    """Return a chain's first certificate in the form that gRPC reads; none behind it is a root."""
+    body = base64.encodebytes(split_chain(chain)[0])
     return b"-----BEGIN CERTIFICATE-----\n" + body + b"-----END CERTIFICATE-----\n"
 
 
 async def enrol(
-    address: str, ca_certificate: bytes, token: bytes, requests: wire.SigningRequests
+    address: str, trusted: bytes, token: bytes, requests: wire.SigningRequests
 ) -> wire.EnrolResponse:
     """Exchange an invite's 16-byte token and a signing request for each key for certificates.
 
-    ``address`` is the enrolment listener's ``host:port``; the CA, DER, is the only trusted root.
+    ``address`` is the enrolment listener's ``host:port``, and ``trusted`` as for `Transport`.
 
     Raises:
         RefusedError: If the coordinator refuses the token, the version or the requests.
         UnreachableError: If the coordinator cannot be reached.
     """
-    credentials = grpc.ssl_channel_credentials(pem_certificate(ca_certificate))
+    credentials = grpc.ssl_channel_credentials(pem_certificate(trusted))
     async with grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS) as channel:
         request = wire.EnrolRequest(
             protocol_version=PROTOCOL_VERSION, token=token, signing_requests=requests
@@ -90,14 +95,15 @@ class Transport:
     """
 
     def __init__(
-        self, address: str, ca_certificate: bytes, tls_key: bytes, tls_certificate: bytes
+        self, address: str, trusted: bytes, tls_key: bytes, tls_certificate: bytes
     ) -> None:
         """Prepare a channel to the device listener at ``host:port``.
 
-        The CA, DER, is the only trusted root; the device's TLS key and certificate are PEM.
+        ``trusted`` is the certificate, DER, that the listener must have the key of: its own, with
+        the chain behind it. The device's TLS key and certificates are PEM.
         """
         credentials = grpc.ssl_channel_credentials(
-            pem_certificate(ca_certificate), tls_key, tls_certificate
+            pem_certificate(trusted), tls_key, tls_certificate
         )
         self._channel = grpc.aio.secure_channel(address, credentials, options=CHANNEL_OPTIONS)
         self._stub = FederationStub(self._channel)

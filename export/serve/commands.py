@@ -10,6 +10,7 @@ from export.serve.folder.settings import STARTING_SETTINGS
 from export.serve.folder.tokens import clients_with_tokens, make_tokens, revoke_tokens
 from export.serve.folder.versions import read_versions
 from privacy.foundation.atomic_files import write_atomically
+from privacy.identities.certificates import certificate_pem
 
 Report = dict[str, object]
 
@@ -25,8 +26,8 @@ def init(folder: ServingFolder, *, authority: Path | None) -> Report:
         raise ServingError(f"{folder.root} must be new or empty")
     certificate = None
     if authority is not None:
-        read_authority(authority)
-        certificate = authority.read_bytes()
+        # The certificate alone: a coordinator keeps its issuing key in one file with it.
+        certificate = certificate_pem(read_authority(authority))
     folder.root.mkdir(mode=0o700, exist_ok=True)
     folder.root.chmod(0o700)
     if certificate is not None:

@@ -45,6 +45,15 @@ _LARGEST_RATIO = 32
 _NUMBERS = "biuf"
 _TEXT = "U"
 _PIECE_BYTES = 1 << 20
+# A header is a Python dictionary in letters: these are of the tokens, the parser and its stack.
+_NO_HEADER = (
+    ValueError,
+    TypeError,
+    SyntaxError,
+    tokenize.TokenError,
+    MemoryError,
+    RecursionError,
+)
 
 
 class ArraysError(ValueError):
@@ -129,9 +138,5 @@ def _header(name: str, stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dty
         version = npy.read_magic(stream)
         read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         return read(stream)
-    # TokenError: numpy reads a header that is no Python again, as one that Python 2 wrote.
-    except (
-        *(ValueError, TypeError, SyntaxError, tokenize.TokenError),
-        *(MemoryError, RecursionError),
-    ) as error:
+    except _NO_HEADER as error:
         raise ArraysError(f"{name} is no array: {str(error)[:80]}") from None

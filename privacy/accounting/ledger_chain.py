@@ -11,7 +11,7 @@ an entry that could not be written would hide it. The chain, not the clock, is t
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -49,6 +49,13 @@ class LedgerEntry(NamedTuple):
     recorded_ms: int
     clock_set_back_ms: int
     previous_sha256: bytes
+    sha256: bytes
+
+
+class NotedHead(NamedTuple):
+    """The digest, 32 bytes, of an entry that paid for a round, as it is kept beside the ledger."""
+
+    round_number: int
     sha256: bytes
 
 
@@ -121,6 +128,23 @@ def check_types(row: tuple[object, ...]) -> LedgerEntry:
         return msgspec.convert(row, LedgerEntry, builtin_types=(bytes,))
     except msgspec.ValidationError as error:
         raise LedgerError(f"ledger entry {row[0]} was changed: {error}") from None
+
+
+def check_end(entries: Sequence[LedgerEntry], noted: Iterable[NotedHead]) -> None:
+    """Raise LedgerError unless a whole ledger holds every entry that was noted elsewhere."""
+    held = {entry.sha256 for entry in entries}
+    lacking = sorted({head.round_number for head in noted if head.sha256 not in held})
+    if not lacking:
+        return
+    rounds = f"round {lacking[0]}"
+    if len(lacking) > 1:
+        rounds = f"rounds {lacking[0]} to {lacking[-1]}"
+    raise LedgerError(
+        f"the ledger ends with entry {len(entries)} and lacks the newest of {rounds}, which is not "
+        "counted: its rows were deleted, or the store is older than its releases. Put back a store "
+        "that holds them; if there is none, found a new run with start_from naming the newest "
+        "release: for one person, its epsilon and delta come on top of what that release says"
+    )
 
 
 def head_of(entries: list[LedgerEntry], run: str) -> bytes:

@@ -12,20 +12,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from privacy.accounting.ledger_chain import LedgerEntry, LedgerError, check_types
+from privacy.accounting.ledger_chain import LedgerEntry, LedgerError, NotedHead, check_types
 from privacy.foundation.strict_json import read_json
 
+_NOTING, _NOTES = ("releases", "attempts"), "ledger_sha256"
 _SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 class LedgerFile(NamedTuple):
     """An unchecked ledger, oldest entry first: give both to `ledger_chain.verify_chain`.
 
-    The run, 32 hex digits, is the one that the file names.
+    The run, 32 hex digits, is the one that the file names. ``noted`` is what a store notes beside
+    its ledger, for `ledger_chain.check_end`; an export has none.
     """
 
     run: str
     entries: list[LedgerEntry]
+    noted: tuple[NotedHead, ...] = ()
 
 
 Spent = dict[str, float | str | None]
@@ -92,12 +95,26 @@ def _read_store(path: Path) -> LedgerFile:
             rows = store.execute(
                 f"SELECT {columns} FROM ledger ORDER BY sequence"  # noqa: S608 - our own names
             ).fetchall()
+            noted = [row for table in _NOTING for row in _noted_rows(store, table)]
     # The second: the schema of a damaged store need not be UTF-8.
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise LedgerError(f"{path} holds no ledger of a coordinator: {error}") from None
     if len(runs) != 1:
         raise LedgerError(f"{path} must belong to one run, got {len(runs)}")
-    return LedgerFile(run=_checked_run(runs[0][0]), entries=[check_types(row) for row in rows])
+    try:
+        heads = msgspec.convert(noted, tuple[NotedHead, ...], builtin_types=(bytes,))
+    except msgspec.ValidationError as error:
+        raise LedgerError(f"what {path} notes beside its ledger was changed: {error}") from None
+    entries = [check_types(row) for row in rows]
+    return LedgerFile(_checked_run(runs[0][0]), entries, heads)
+
+
+def _noted_rows(store: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
+    if (_NOTES,) not in store.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall():
+        return []  # An older sotto's.
+    return store.execute(
+        f"SELECT round_number, {_NOTES} FROM {table} WHERE {_NOTES} IS NOT NULL"  # noqa: S608 - our own names
+    ).fetchall()
 
 
 def _read_export(path: Path) -> LedgerFile:

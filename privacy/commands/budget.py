@@ -18,7 +18,12 @@ from privacy.accounting.checked_values import (
     check_sampling_rate,
 )
 from privacy.accounting.events import GaussianRelease, SecretCoinFlips, TreeRelease
-from privacy.accounting.ledger_chain import LedgerOfAnotherRunError, head_of, verify_chain
+from privacy.accounting.ledger_chain import (
+    LedgerOfAnotherRunError,
+    check_end,
+    head_of,
+    verify_chain,
+)
 from privacy.accounting.ledger_file import read_ledger
 from privacy.accounting.slot_overflow import slot_count_for
 from privacy.accounting.tally import Tally, gaussian_tally, tally
@@ -107,6 +112,7 @@ def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
             f"{path} is the ledger of run {file.run}, not of run {asked.run}"
         )
     events = verify_chain(file.entries, run=file.run, head=asked.head)
+    check_end(file.entries, file.noted)
     found = report_of_tally(tally(events), check_delta(delta), second_opinion=asked.second_opinion)
     answer = _answer(found, len(events))
     newest = head_of(file.entries, file.run).hex()

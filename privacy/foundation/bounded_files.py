@@ -10,6 +10,8 @@ LARGEST_SETTINGS_BYTES = 128 << 10
 LARGEST_CERTIFICATE_BYTES = 64 << 10
 """A bound for a file of certificates; one has a kilobyte, and two in a text form three."""
 
+_PIECE_BYTES = 1 << 16
+
 
 class FileTooLargeError(OSError):
     """Raised when a file is larger than what stands in it can be; one of the errors of reading."""
@@ -23,9 +25,14 @@ def read_bounded(path: Path, at_most: int) -> bytes:
         OSError: If it cannot be read.
     """
     with path.open("rb") as file:
-        # Asked of what was opened: a pipe or a device has no size, and is read up to the bound.
-        if os.fstat(file.fileno()).st_size <= at_most:
-            content = file.read(at_most + 1)
-            if len(content) <= at_most:
-                return content
+        size = os.fstat(file.fileno()).st_size
+        if size <= at_most:
+            # Never asked for the bound itself: Python takes the memory that a read may need.
+            content = file.read(size + 1)
+            while len(content) <= at_most:
+                # What grew meanwhile, or a pipe, which has no size.
+                piece = file.read(_PIECE_BYTES) if len(content) > size else b""
+                if not piece:
+                    return content
+                content += piece
     raise FileTooLargeError(errno.EFBIG, f"it must have at most {at_most} bytes", str(path))

@@ -1,8 +1,9 @@
 """The federation's own authority, made once by ``sotto-server init``, which issues certificates.
 
 The authority's key is ECDSA on P-256 and signs nothing but certificates. Its certificate is the
-root that every party pins; an invite carries its fingerprint. Times are unix seconds, the clock's
-if absent.
+root that every party pins; an invite carries its fingerprint. An issuing key that it certified can
+do the daily work in its place (`privacy.identities.issuing_key`). Times are unix seconds, the
+clock's if absent.
 """
 
 from collections.abc import Iterable
@@ -47,15 +48,19 @@ _CERTIFICATE_FILE = "authority.crt"
 
 
 class CertificateAuthority:
-    """An authority that certifies the keys of one federation.
+    """An authority, or an issuing key in its place, that certifies the keys of one federation.
 
-    Its own certificate is DER; the fingerprint is SHA-256 of it, 32 bytes.
+    ``certificate`` is the authority's, DER, whoever of the two signs; the fingerprint is SHA-256 of
+    it, 32 bytes. ``issuing`` is the issuing key's certificate, DER; empty for the authority itself.
     """
 
-    def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: bytes) -> None:
+    def __init__(
+        self, key: ec.EllipticCurvePrivateKey, certificate: bytes, issuing: bytes = b""
+    ) -> None:
         self._key = key
-        self._parsed = x509.load_der_x509_certificate(certificate)
+        self._parsed = x509.load_der_x509_certificate(issuing or certificate)
         self.certificate = certificate
+        self.issuing = issuing
         self.fingerprint = fingerprint(certificate)
 
     @classmethod
@@ -71,7 +76,7 @@ class CertificateAuthority:
         if (folder / _CERTIFICATE_FILE).exists():
             raise KeyFileError(f"{folder} holds an authority already; a new one would orphan it")
         key = make_tls_key()
-        certificate = _root_certificate(key, run, _moment(now))
+        certificate = _root_certificate(key, run, moment_of(now))
         write_private_key(folder / _KEY_FILE, key, passphrase)
         # Written last: a folder with a certificate is a whole one.
         write_atomically(
@@ -80,22 +85,41 @@ class CertificateAuthority:
         return cls(key, certificate.public_bytes(Encoding.DER))
 
     @classmethod
-    def load(cls, folder: Path, *, passphrase: bytes | None = None) -> Self:
-        """Read an authority that `create` wrote; KeyFileError if a file cannot be used."""
-        key = read_private_key(folder / _KEY_FILE, passphrase)
+    def load(
+        cls, folder: Path, *, passphrase: bytes | None = None, key_file: Path | None = None
+    ) -> Self:
+        """Read an authority that `create` wrote; KeyFileError if a file cannot be used.
+
+        ``key_file`` is where its key lies now; None if it is still in the folder.
+        """
+        key = read_private_key(key_file or folder / _KEY_FILE, passphrase)
         path = folder / _CERTIFICATE_FILE
-        try:
-            certificate = certificate_der(read_bounded(path, LARGEST_CERTIFICATE_BYTES))
-        except OSError as error:
-            raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
-        except CertificateError as error:
-            raise KeyFileError(f"{path}: {error}") from None
+        certificate = read_authority_certificate(folder)
         parsed = x509.load_der_x509_certificate(certificate)
         if not isinstance(key, ec.EllipticCurvePrivateKey) or parsed.public_key() != (
             key.public_key()
         ):
             raise KeyFileError(f"{path} does not belong to {_KEY_FILE}; restore both from a backup")
         return cls(key, certificate)
+
+    @property
+    def ends_at(self) -> float:
+        """Unix seconds at which the signing key's own certificate ends."""
+        return self._parsed.not_valid_after_utc.timestamp()
+
+    def lasting(self, days: float, now: float) -> float:
+        """Return the days for which a certificate can be issued now: ``days``, or what is left."""
+        return min(days, (self.ends_at - now) / 86_400)
+
+    def sign(self, builder: x509.CertificateBuilder) -> bytes:
+        """Return a certificate, DER, that lacks its issuer, serial number and signature."""
+        key = self._key.public_key()
+        completed = (
+            builder.issuer_name(self._parsed.subject)
+            .serial_number(x509.random_serial_number())
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key), critical=False)
+        )
+        return completed.sign(self._key, SHA256()).public_bytes(Encoding.DER)
 
     def issue(
         self,
@@ -107,11 +131,14 @@ class CertificateAuthority:
         days: float = CERTIFICATE_DAYS,
         hostnames: Iterable[str] = (),
         now: float | None = None,
+        after: float | None = None,
     ) -> bytes:
-        """Return a certificate, DER, for the key of a signing request (PKCS#10, DER).
+        """Return a certificate's chain, DER, for the key of a signing request (PKCS#10, DER).
 
         The request must ask for ``use``; ``name`` replaces its label. ``hostnames`` are the host
-        names and IP addresses under which a TLS client may find the coordinator.
+        names and IP addresses under which a TLS client may find the coordinator. ``after`` is the
+        ``not_before`` of the certificate that this one replaces: it begins later, whatever the
+        clock did since.
 
         Raises:
             CertificateError: If the request does not prove possession of a fitting key, or the
@@ -119,21 +146,22 @@ class CertificateAuthority:
             ValueError: If a host name or ``name`` cannot stand in a certificate.
         """
         public_key = read_signing_request(request, use)
-        issued = _moment(now)
+        issued = moment_of(now)
         expires = issued + timedelta(days=days)
         if not issued < expires <= self._parsed.not_valid_after_utc:
+            issuer = "issuing key's" if self.issuing else "authority's"
             raise CertificateError(
-                f"certificate must end after {issued:%Y-%m-%d} and by the authority's end, "
+                f"certificate must end after {issued:%Y-%m-%d} and by the {issuer} end, "
                 f"{self._parsed.not_valid_after_utc:%Y-%m-%d}, got {expires:%Y-%m-%d}"
             )
-        builder = self._leaf(public_key, use, role, name)
-        builder = builder.not_valid_before(issued - CLOCK_TOLERANCE).not_valid_after(expires)
+        builder = _leaf(public_key, use, role, name)
+        builder = builder.not_valid_before(beginning(issued, after)).not_valid_after(expires)
         alternatives = [_alternative_name(hostname) for hostname in hostnames]
         if alternatives:
             builder = builder.add_extension(
                 x509.SubjectAlternativeName(alternatives), critical=False
             )
-        return builder.sign(self._key, SHA256()).public_bytes(Encoding.DER)
+        return self.sign(builder) + self.issuing
 
     def issue_all(
         self,
@@ -144,8 +172,11 @@ class CertificateAuthority:
         days: float = CERTIFICATE_DAYS,
         hostnames: Iterable[str] = (),
         now: float | None = None,
+        after: float | None = None,
     ) -> Certificates:
         """Return certificates for a party's three keys; host names go into the TLS one.
+
+        The other arguments are those of `issue`.
 
         Raises:
             CertificateError: As `issue`, or if one key is asked to serve two uses.
@@ -165,29 +196,48 @@ class CertificateAuthority:
                 days=days,
                 hostnames=hostnames if use is KeyUse.TLS else (),
                 now=now,
+                after=after,
             )
             for use in KeyUse
         }
         return Certificates(**issued)
 
-    def _leaf(
-        self, public_key: PublicKey, use: KeyUse, role: Role, name: str
-    ) -> x509.CertificateBuilder:
-        """Return a certificate that lacks only its dates."""
-        wraps = use is KeyUse.WRAPPING
-        authority_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        return (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-            .issuer_name(self._parsed.subject)
-            .public_key(public_key)
-            .serial_number(x509.random_serial_number())
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_key_usage(signs=not wraps, wraps=wraps), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([PROFILES[use, role]]), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
-            .add_extension(authority_key, critical=False)
-        )
+
+def read_authority_certificate(folder: Path) -> bytes:
+    """Return the authority's certificate, DER, whether or not its key lies there too."""
+    path = folder / _CERTIFICATE_FILE
+    try:
+        return certificate_der(read_bounded(path, LARGEST_CERTIFICATE_BYTES))
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
+    except CertificateError as error:
+        raise KeyFileError(f"{path}: {error}") from None
+
+
+def beginning(issued: datetime, after: float | None) -> datetime:
+    """Return when a certificate begins: dated back, and later than the one it replaces.
+
+    ``after`` is that one's ``not_before``. If it lies ahead of the clock, nobody has accepted it.
+    """
+    begins = issued - CLOCK_TOLERANCE
+    if after is None:
+        return begins
+    later = datetime.fromtimestamp(after, UTC) + timedelta(seconds=1)
+    return max(begins, later) if later <= issued else begins
+
+
+def _leaf(public_key: PublicKey, use: KeyUse, role: Role, name: str) -> x509.CertificateBuilder:
+    """Return a party's certificate that lacks its dates and its issuer."""
+    wraps = use is KeyUse.WRAPPING
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .public_key(public_key)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(key_usage(signs=not wraps, wraps=wraps), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([PROFILES[use, role]]), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
 
 
 def _root_certificate(
@@ -207,16 +257,17 @@ def _root_certificate(
         .serial_number(x509.random_serial_number())
         .not_valid_before(issued - CLOCK_TOLERANCE)
         .not_valid_after(issued + timedelta(days=AUTHORITY_DAYS))
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(certifies=True), critical=True)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=1), critical=True)
+        .add_extension(key_usage(certifies=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, SHA256())
     )
 
 
-def _key_usage(
+def key_usage(
     *, signs: bool = False, wraps: bool = False, certifies: bool = False
 ) -> x509.KeyUsage:
+    """Return the key usage of a party's certificate, or of one that signs certificates."""
     return x509.KeyUsage(
         digital_signature=signs,
         key_encipherment=wraps,
@@ -237,5 +288,6 @@ def _alternative_name(hostname: str) -> x509.GeneralName:
         return x509.DNSName(hostname)
 
 
-def _moment(now: float | None) -> datetime:
+def moment_of(now: float | None) -> datetime:
+    """Return a time in unix seconds, or the clock's, as a moment."""
     return datetime.now(UTC) if now is None else datetime.fromtimestamp(now, UTC)

@@ -10,6 +10,9 @@ Clocks: certificates are dated back by `CLOCK_TOLERANCE`, so that a party whose 
 day slow can use one at once. At the far end no tolerance is needed: a certificate is renewed at
 two thirds of its life, thirty days before the end of a ninety-day one. Times are unix seconds.
 
+The bytes of a party's certificate are its chain: the DER of the certificate itself and, where an
+issuing key signed it, the DER of that key's certificate behind it (`privacy.identities.chains`).
+
 References:
     RFC 5280 (X.509). The private identifiers lie below 2.25.<UUID>, the arc that ITU-T X.667
     gives to everyone.
@@ -22,26 +25,25 @@ from enum import StrEnum
 from typing import Literal, NamedTuple
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
+from privacy.identities.chains import (
+    UNREADABLE,
+    check_links,
+    encoded_chain,
+    parsed_chain,
+    split_chain,
+)
+
+# Most callers know certificates alone, so the error is theirs to import from here too.
+from privacy.identities.chains import CertificateError as CertificateError  # noqa: PLC0414
 from privacy.identities.keys import RSA_BITS, PublicKey
 
 CLOCK_TOLERANCE = timedelta(hours=25)
 
 Role = Literal["device", "coordinator"]
-
-# Errors of the library over bytes that are no certificate, or one of a kind that nobody makes.
-_UNREADABLE = (
-    ValueError,
-    TypeError,
-    UnsupportedAlgorithm,
-    x509.ExtensionNotFound,
-    x509.DuplicateExtension,
-    x509.InvalidVersion,
-)
 
 _ARC = "2.25.215348917720984305717432880291034811273"
 
@@ -63,17 +65,16 @@ PROFILES: dict[tuple[KeyUse, Role], ObjectIdentifier] = {
     (KeyUse.SIGNING, "coordinator"): ObjectIdentifier(f"{_ARC}.4"),
 }
 
+# The one thing that an authority's statement about its successor is for: no party's certificate.
+SUCCESSION = ObjectIdentifier(f"{_ARC}.5")
+
 
 class Certificates(NamedTuple):
-    """One party's three certificates, X.509 DER; fields are named as `KeyUse` values."""
+    """One party's three certificates, each a chain; fields are named as `KeyUse` values."""
 
     tls: bytes
     wrapping: bytes
     signing: bytes
-
-
-class CertificateError(Exception):
-    """Raised when a certificate or a request is not what it must be; the text says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +87,9 @@ class CertifiedKey:
         serial: Serial number, unique for this authority.
         not_before: First second of validity, unix seconds; `CLOCK_TOLERANCE` before the issue.
         not_after: Last second of validity, unix seconds.
-        der: The certificate.
+        issuing_not_before: The same of the issuing key's certificate; 0 where the authority itself
+            signed.
+        der: The certificate's chain.
     """
 
     name: str
@@ -96,8 +99,14 @@ class CertifiedKey:
     serial: int
     not_before: float
     not_after: float
+    issuing_not_before: float = 0.0
     public_key: PublicKey
     der: bytes
+
+    @property
+    def generation(self) -> tuple[float, float]:
+        """Order of succession: later keys of one party, and later issuing keys, compare greater."""
+        return self.issuing_not_before, self.not_before
 
     @property
     def renewal_due_at(self) -> float:
@@ -109,10 +118,11 @@ class CertifiedKey:
         """Refuse a certificate that is not valid at ``now``; CertificateError tells why."""
         if not self.not_before <= now <= self.not_after:
             state = "expired" if now > self.not_after else "is not valid yet"
+            begin, end = certificate_time(self.not_before), certificate_time(self.not_after)
             raise CertificateError(
-                f"{self.use} certificate of {self.name} {state}: it is valid from "
-                f"{_text(self.not_before)} to {_text(self.not_after)} and this clock says "
-                f"{_text(now)}; set the clock, or renew the certificate"
+                f"{self.use} certificate of {self.name} {state}: it is valid from {begin} to {end} "
+                "and this clock says "
+                f"{certificate_time(now)}; set the clock, or renew the certificate"
             )
 
 
@@ -122,12 +132,12 @@ def read_certificate(der: bytes) -> CertifiedKey:
     Raises:
         CertificateError: If the bytes are no certificate of a sotto key.
     """
+    certificate, *issuing = parsed_chain(der)
     try:
-        certificate = x509.load_der_x509_certificate(der)
         usages = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage)
         names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         public_key = certificate.public_key()
-    except _UNREADABLE:
+    except UNREADABLE:
         raise CertificateError(
             "certificate cannot be read: it must be one that sotto made"
         ) from None
@@ -138,10 +148,11 @@ def read_certificate(der: bytes) -> CertifiedKey:
         name=str(names[0].value),
         use=use,
         role=role,
-        sha256=fingerprint(der),
+        sha256=fingerprint(split_chain(der)[0]),
         serial=certificate.serial_number,
         not_before=certificate.not_valid_before_utc.timestamp(),
         not_after=certificate.not_valid_after_utc.timestamp(),
+        issuing_not_before=issuing[0].not_valid_before_utc.timestamp() if issuing else 0.0,
         public_key=check_kind(public_key, use),
         der=der,
     )
@@ -149,12 +160,12 @@ def read_certificate(der: bytes) -> CertifiedKey:
 
 def hostnames_of(der: bytes) -> list[str]:
     """Return the names and addresses that a TLS certificate stands for; none for others."""
+    certificate = parsed_chain(der)[0]
     try:
-        certificate = x509.load_der_x509_certificate(der)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return []
-    except _UNREADABLE:
+    except UNREADABLE:
         raise CertificateError("certificate cannot be read: it must be X.509, DER") from None
     return [str(name.value) for name in names]
 
@@ -169,7 +180,7 @@ def check_certificate(
             or is not valid at ``now``. Revocation is the caller's to look up, by ``sha256``.
     """
     certified = read_certificate(der)
-    check_issuer(der, ca=ca)
+    check_issuer(der, ca=ca, now=now)
     if (certified.use, certified.role) != (use, role):
         raise CertificateError(
             f"certificate of {certified.name} must be for {use.value} by a {role}, got "
@@ -179,16 +190,14 @@ def check_certificate(
     return certified
 
 
-def check_issuer(der: bytes, *, ca: bytes) -> None:
-    """Raise CertificateError unless the authority signed a certificate and both can be read."""
-    try:
-        authority = x509.load_der_x509_certificate(ca)
-        x509.load_der_x509_certificate(der).verify_directly_issued_by(authority)
-    except (*_UNREADABLE, InvalidSignature):
-        raise CertificateError(
-            "certificate was not issued by this federation's authority; enrol with an invite of "
-            "this federation"
-        ) from None
+def check_issuer(der: bytes, *, ca: bytes, now: float | None = None) -> None:
+    """Raise CertificateError unless the authority, or an issuing key of its, signed a certificate.
+
+    ``ca`` may also be the issuing key's own certificate. At ``now``, if given, that key must be
+    valid; a signature over a file outlives the key.
+    """
+    moment = None if now is None else datetime.fromtimestamp(now, UTC)
+    check_links(der, ca=ca, moment=moment)
 
 
 def fingerprint(der: bytes) -> bytes:
@@ -197,18 +206,15 @@ def fingerprint(der: bytes) -> bytes:
 
 
 def certificate_pem(der: bytes) -> bytes:
-    """Return a certificate as PEM, as TLS libraries want it; CertificateError if it is none."""
-    try:
-        return x509.load_der_x509_certificate(der).public_bytes(Encoding.PEM)
-    except _UNREADABLE:
-        raise CertificateError("certificate cannot be read: it must be X.509, DER") from None
+    """Return a chain as PEM, as TLS libraries want it; CertificateError if it is none."""
+    return b"".join(part.public_bytes(Encoding.PEM) for part in parsed_chain(der))
 
 
 def certificate_der(pem: bytes) -> bytes:
-    """Return a PEM certificate as DER; CertificateError if it is none."""
+    """Return the chain, DER, of a PEM file; CertificateError if it holds none."""
     try:
-        return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
-    except _UNREADABLE:
+        return encoded_chain(x509.load_pem_x509_certificates(pem))
+    except UNREADABLE:
         raise CertificateError("certificate cannot be read: it must be X.509, PEM") from None
 
 
@@ -238,5 +244,6 @@ def _read_profile(usages: list[ObjectIdentifier]) -> tuple[KeyUse, Role]:
     raise CertificateError("certificate must be for one use that sotto knows")
 
 
-def _text(unix_s: float) -> str:
+def certificate_time(unix_s: float) -> str:
+    """Return a time of a certificate, in UTC, as errors tell it."""
     return datetime.fromtimestamp(unix_s, UTC).isoformat(sep=" ", timespec="seconds")

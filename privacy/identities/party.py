@@ -113,6 +113,12 @@ class Identity:
         """Return whether a folder holds a current identity; KeyFileError if it is damaged."""
         return _read_pointer(folder) is not None
 
+    @staticmethod
+    def tls_files(folder: Path) -> tuple[Path, Path]:
+        """Return where the current TLS certificate and key lie; KeyFileError if nowhere."""
+        current = folder / _named(_current(folder).current)
+        return current / f"{KeyUse.TLS}.crt", current / f"{KeyUse.TLS}.key"
+
     @classmethod
     def install(
         cls,
@@ -158,12 +164,7 @@ class Identity:
                 the passphrase is wrong.
             CertificateError: If a certificate and its key or authority do not belong together.
         """
-        generations = _read_pointer(folder)
-        if generations is None:
-            raise KeyFileError(
-                f"{folder} holds no identity: a device gets one by `sotto-client enrol`, a "
-                "coordinator by `sotto-server init`"
-            )
+        generations = _current(folder)
         check_owner_only(folder)
         current = folder / _named(generations.current)
         authority = _read_certificate_file(current / _AUTHORITY)
@@ -171,7 +172,9 @@ class Identity:
         previous = None
         if generations.previous is not None:
             before = folder / _named(generations.previous)
-            previous = _read_pair(before, KeyUse.WRAPPING, authority, passphrase)
+            # The federation may have had another authority then.
+            former = _read_certificate_file(before / _AUTHORITY)
+            previous = _read_pair(before, KeyUse.WRAPPING, former, passphrase)
         return cls(
             authority=authority,
             tls=pairs[KeyUse.TLS],
@@ -197,7 +200,7 @@ class Identity:
 
     @property
     def tls_certificate_pem(self) -> bytes:
-        """TLS certificate, PEM."""
+        """TLS certificate and what leads from it to the authority, PEM."""
         return certificate_pem(self.tls.certified.der)
 
     @property
@@ -298,6 +301,16 @@ def _read_pointer(folder: Path) -> _Generations | None:
         return None
     except (OSError, msgspec.DecodeError) as error:
         raise KeyFileError(f"{path} cannot be read: {error}") from None
+
+
+def _current(folder: Path) -> _Generations:
+    generations = _read_pointer(folder)
+    if generations is None:
+        raise KeyFileError(
+            f"{folder} holds no identity: a device gets one by `sotto-client enrol`, a "
+            "coordinator by `sotto-server init`"
+        )
+    return generations
 
 
 def _named(generation: int) -> str:

@@ -33,7 +33,7 @@ class LocalGaussian(NoiseMode):
     arrival = Arrival.NOISED
 
     def at_client(
-        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
+        self, update: Tensor, generator: torch.Generator | None, *, tensors: Sequence[slice]
     ) -> Tensor:
         """Return a noised copy of the whole update; the generator is not asked."""
         calibration = calibrate(

@@ -73,10 +73,11 @@ class NoiseMode(Protocol):
         return Arrival.CLIPPED
 
     def at_client(
-        self, update: Tensor, generator: torch.Generator, *, tensors: Sequence[slice]
+        self, update: Tensor, generator: torch.Generator | None, *, tensors: Sequence[slice]
     ) -> Tensor:
         """Return what the client sends for its clipped update, which is not changed.
 
+        Uncalibrated noise is drawn from ``generator``; None draws from the operating system.
         ``tensors`` is where each tensor lies in it, in schema order. The shape is ``(elements,)``,
         or ``(elements + len(tensors),)`` where clean norms follow:
         ``models.plan.plan.upload_schema``.
@@ -95,6 +96,9 @@ class NoiseMode(Protocol):
         """
         return aggregate
 
-    def after_step(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
-        """Return the new parameters with the noise that the step size does not scale."""
+    def after_step(self, parameters: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Return the new parameters with the noise that the step size does not scale.
+
+        ``generator`` is as in ``at_client``.
+        """
         return parameters

@@ -11,7 +11,7 @@ from privacy.noise.plan_events import budget_of, evaluation_event
 from privacy.noise.secure_gaussian import NoiseKeys
 from server.config.federation import FederationConfig
 from server.records.failpoints import UNARMED, Failpoint, Failpoints
-from server.records.ledger import ledger_events, prepare_entry, write_entry
+from server.records.ledger import ledger_events, note_evaluation, prepare_entry
 from server.records.store import Store
 
 
@@ -51,6 +51,6 @@ class NoisedEvaluations:
             self._store, event, run=self._run, round_number=round_number, now=time.time()
         )
         with self._store.write() as connection:
-            write_entry(connection, entry)
+            note_evaluation(connection, round_number, entry)
         self._failpoints.reach(Failpoint.EVALUATION_PAID)
         return counted.noised(self._keys.draw(f"evaluation {entry.sequence}"))

@@ -1,8 +1,9 @@
 """Close a round: from the cohort's updates to the next parameters.
 
-Simulation and deployment call this one function, so the same updates end in the same bits. It holds
-one model and one update at a time, whatever the cohort; with a robust rule also 1 MiB of every
-update (``server.aggregation.robust.kept_updates``), and with one that looks back a second model.
+Simulation and deployment call this one function, so the same updates and noise end in the same
+bits. It holds one model and one update at a time, whatever the cohort; with a robust rule also 1
+MiB of every update (``server.aggregation.robust.kept_updates``), and with one that looks back a
+second model.
 
 References:
     [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, Eq. 4 (the server's step).
@@ -75,6 +76,8 @@ class Closing:
         slot_count: Places of the round, M, filled or not: a bound on the contributions, whatever
             their slot numbers (over-selection leases more slots than places).
         generator: Source of the server's uncalibrated draws; see ``noise_generator``.
+        seeded: Whether the noise of mode ``paper-server`` comes from ``generator`` too, as in a
+            simulation, and not from the operating system: whoever has the plan can take it out.
         example_cap: Largest example count by which a client is weighted; None for no cap.
         personalisation: Server half of the method; None is ``global``. It learns last, and only
             from a completed round.
@@ -94,6 +97,7 @@ class Closing:
     privacy: PrivacySettings
     slot_count: int
     generator: torch.Generator
+    seeded: bool = False
     example_cap: int | None = None
     personalisation: ServerHalf | None = None
     round_number: int | None = None
@@ -125,7 +129,7 @@ class Closing:
 
 
 def noise_generator(run_seed: int, round_number: int) -> torch.Generator:
-    """Return the source of a round's uncalibrated server draws; all its attempts draw alike."""
+    """Return the source of a round's draws that hide nothing; all its attempts draw alike."""
     seed = client_seed(run_seed, round_number, _COORDINATOR, purpose="noise")
     return torch.Generator().manual_seed(seed)
 
@@ -227,7 +231,7 @@ def _stepped(before: Tensor, aggregate: Tensor, closing: Closing) -> Tensor:
     """Return the parameters after the server's step, in the aggregate's memory if they may be."""
     step_size = closing.aggregation.server_step_size
     stepped = torch.add(before, aggregate, alpha=step_size, out=aggregate)
-    after = closing.mode.after_step(stepped.float(), closing.generator)
+    after = closing.mode.after_step(stepped.float(), closing.generator if closing.seeded else None)
     _check_finite(after)
     return after
 

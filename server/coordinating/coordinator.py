@@ -251,7 +251,7 @@ class Coordinator:
         if self._evaluation.begin(candidates, in_hand, time.monotonic()):
             self._dispatcher.offer_all()
 
-    async def _end_evaluation(self, counts: Counts | LimitedSum) -> None:
+    async def _end_evaluation(self, counts: list[Counts] | LimitedSum) -> None:
         self._end_leases("the evaluation ended")
         number = self._machine.round_number - 1
         await self._shelf.observe(number, await self._keeper.measured(number, counts))

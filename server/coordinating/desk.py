@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
+from server.budget.round_gate import hides_figures
 from server.coordinating.work import Work
 from server.devices.dispatcher import Dispatcher
 from server.devices.membership import Membership
@@ -42,6 +43,7 @@ class DeviceDesk:
         self._membership = membership
         self._switch = switch
         self.changed = changed
+        self._told_refusal: int | None = None
 
     def join(self, client: str, *, lacks_personal: bool = False) -> Session:
         """Open a device's stream and give it work, if there is any.
@@ -94,11 +96,15 @@ class DeviceDesk:
         Raises:
             RefusedError: If there is no such lease.
         """
-        self._work.lease_of(client, nonce)
+        _, in_hand = self._work.lease_of(client, nonce)
         if code not in COUNTED_AT_UPLOAD:
             # A device chooses the text: only a short word may become the name of a figure.
             self.plan_refusals[code if code.isidentifier() and len(code) < 40 else "other"] += 1
-        _LOG.warning("a device refused the plan of round %s", self._work.machine.round_number)
+        number = self._work.machine.round_number
+        # Lines would count what no noise covers: there one a round has to do.
+        if not hides_figures(in_hand.plan.privacy) or self._told_refusal != number:
+            _LOG.warning("a device refused the plan of round %s", number)
+        self._told_refusal = number
         self.drop(client)
 
     def report_evaluation(self, client: str, report: pb.ReportEvaluationRequest) -> None:

@@ -1,7 +1,8 @@
 """Measure a released model on devices outside the round that made it.
 
-Only the sum of the devices' counts is kept, limited per device under a guarantee. A restart ends an
-evaluation; the next round's model is evaluated instead.
+Under a guarantee only the sum of the devices' counts is kept, limited per device. Without one the
+reports wait in memory, nameless, for their median, which no single one can move beyond the others.
+A restart ends an evaluation; the next round's model is evaluated instead.
 """
 
 import logging
@@ -44,7 +45,7 @@ class DeviceEvaluation:
         self._privacy = privacy
         self._source = source
         self._machine: RoundMachine | None = None
-        self._total: Counts | LimitedSum = Counts()
+        self._reported: list[Counts] | LimitedSum = []
 
     @property
     def next_wakeup(self) -> float | None:
@@ -84,13 +85,13 @@ class DeviceEvaluation:
                 len(candidates),
             )
             return False
-        self._machine, self.in_hand, self._total = machine, in_hand, self._nothing()
+        self._machine, self.in_hand, self._reported = machine, in_hand, self._nothing()
         return True
 
-    def _nothing(self) -> Counts | LimitedSum:
+    def _nothing(self) -> list[Counts] | LimitedSum:
         noise, privacy = self._settings.noise, self._privacy
         if noise is None or not isinstance(privacy, CentralNoise | TreeNoise):
-            return Counts()
+            return []
         return LimitedSum(noise, privacy.adjacency)
 
     def work_for(self, client: str, now: float) -> pb.WorkOrder | None:
@@ -125,10 +126,10 @@ class DeviceEvaluation:
             raise RefusedError(answer.code, answer.text)
         if repeated:
             return
-        if isinstance(self._total, LimitedSum):
-            self._total.add(counts)
+        if isinstance(self._reported, LimitedSum):
+            self._reported.add(counts)
         else:
-            self._total += counts
+            self._reported.append(counts)
 
     def leave(self, client: str) -> None:
         """Note that the client went away."""
@@ -140,8 +141,8 @@ class DeviceEvaluation:
         if self._machine is not None:
             self._machine.decline(client)
 
-    def tick(self, now: float) -> Counts | LimitedSum | None:
-        """Return the sum once the evaluation has ended; without a quorum counts of no token."""
+    def tick(self, now: float) -> list[Counts] | LimitedSum | None:
+        """Return the reports or their sum once the evaluation has ended; none without a quorum."""
         if self._machine is None or self._machine.phase is not Phase.OPEN:
             return None
         order = self._machine.tick(now)
@@ -150,10 +151,10 @@ class DeviceEvaluation:
         self._machine, self.in_hand = None, None
         match order:
             case Close():
-                return self._total
+                return self._reported
             case Abort(reason=reason):
                 _LOG.warning("an evaluation came to nothing: %s", reason)
-                return Counts()
+                return []
 
 
 def _checked(report: pb.ReportEvaluationRequest) -> Counts:

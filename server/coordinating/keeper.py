@@ -25,7 +25,7 @@ from server.machine.rounds import RoundMachine
 from server.records.attempts import OpenAttempt, abort_attempt, next_attempt, open_attempt
 from server.records.failpoints import Failpoint
 from server.records.patience import until_possible
-from server.releases.judge import figures_of
+from server.releases.judge import figures_of_devices
 from server.releases.recovery import Recovered, recover
 from server.releases.storage import Storage
 from server.uplink.slot_order_sum import RoundSum
@@ -65,11 +65,14 @@ class RoundKeeper:
         two plans cannot be summed, and the ledger must hold what a cohort's draw really costs.
 
         Raises:
+            LedgerError: If the privacy ledger was changed, lost its end or belongs to another run.
             ReleaseError: If the files of a release are gone or damaged.
             OSError: If the disk is full.
         """
 
         def repair() -> Recovered:
+            # Before anything is deleted that a newer store would know.
+            self._gate.spent()
             recovered = recover(self._store, self._inbox, self._releases, now=time.time())
             self._shelf.load()
             return recovered
@@ -141,7 +144,7 @@ class RoundKeeper:
         opened = recovered.open_attempt
         if opened is None:
             return None
-        left_s = opened.deadline_ms / 1000 - time.time()
+        left_s = opened.left_s(time.time())
         machine.restore(
             opened.members,
             recovered.receipts,
@@ -179,14 +182,16 @@ class RoundKeeper:
         next_round = self._shelf.current.round_number + 1
         return await self._in_hand(self._attempt(next_round, 0, None, deadline_s), "evaluate")
 
-    async def measured(self, round_number: int, counts: Counts | LimitedSum) -> dict[str, Metric]:
+    async def measured(
+        self, round_number: int, counts: list[Counts] | LimitedSum
+    ) -> dict[str, Metric]:
         """Return an evaluation's figures; nothing if it is lost in its noise or over the budget.
 
         Raises:
             LedgerError: If the privacy ledger was changed or belongs to another run.
         """
-        if isinstance(counts, Counts):
-            return figures_of(counts) if counts.token_count else {}
+        if isinstance(counts, list):
+            return figures_of_devices(counts)
         try:
             figures: dict[str, Metric] = {
                 **await until_possible(

@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from privacy.identities.authority import CertificateAuthority
+from privacy.identities.authority import CERTIFICATE_DAYS, CertificateAuthority
 from privacy.identities.certificates import (
     CertificateError,
     Certificates,
@@ -66,12 +66,12 @@ class Membership:
     def __init__(
         self,
         store: Store,
-        authority: CertificateAuthority,
+        issuer: CertificateAuthority,
         identity: Identity,
         threads: Threads,
     ) -> None:
         self._store = store
-        self._authority = authority
+        self._issuer = issuer
         self._identity = identity
         self._threads = threads
         self._callers: dict[bytes, _Known] = {}
@@ -224,7 +224,9 @@ class Membership:
 
     def _certify(self, client: str, requests: pb.SigningRequests) -> Certificates:
         asked = SigningRequests(requests.tls, requests.wrapping, requests.signing)
-        return self._authority.issue_all(asked, name=client, role="device")
+        now = time.time()
+        days = self._issuer.lasting(CERTIFICATE_DAYS, now)
+        return self._issuer.issue_all(asked, name=client, role="device", days=days, now=now)
 
     async def _keys_of(self, client: str, use: KeyUse) -> list[CertifiedKey]:
         keys = self._keys.get((client, use))

@@ -107,9 +107,7 @@ class RoundInHand:
                 download_bytes=self.downlink.total_bytes,
                 attempt=self.attempt,
                 deadline_ms=self.deadline_ms,
-                coordinator=pb.Certificates(
-                    wrapping=self.coordinator.wrapping, signing=self.coordinator.signing
-                ),
+                coordinator=pb.Certificates(**self.coordinator._asdict()),
                 generated_bytes=0 if self.generated is None else self.generated.total_bytes,
                 hypernetwork_bytes=(
                     0 if self.hypernetwork is None else self.hypernetwork.downlink.total_bytes

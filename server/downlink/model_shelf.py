@@ -222,7 +222,13 @@ class ModelShelf:
         """
         step, run = f"the release of round {in_hand.round_number}", self._threads.run
         new = await until_possible(
-            step, lambda: run(lambda: self._described(in_hand, parameters, figures))
+            step,
+            # The very plan that devices were told, so that its digest is the one that they signed.
+            lambda: run(
+                lambda: self._new_release(
+                    in_hand.round_number, in_hand.attempt, in_hand.plan, parameters, figures
+                )
+            ),
         )
         # The noise in it is drawn: what is repeated is the writing, never the draw.
         written = await until_possible(
@@ -264,20 +270,6 @@ class ModelShelf:
         what = f"what follows the release of round {number}"
         self._behind = asyncio.create_task(until_possible(what, lambda: run(follow_up)))
 
-    def _described(
-        self, in_hand: RoundInHand, parameters: Tensor, figures: Mapping[str, Metric]
-    ) -> NewRelease:
-        number = in_hand.round_number
-        # The very plan that devices were told, so that its digest is the one that they signed.
-        return self._new_release(
-            number,
-            in_hand.attempt,
-            plan=in_hand.plan,
-            parameters=parameters,
-            previous_sha256=self.current.released_sha256,
-            metrics={**figures, **self._judge.evaluate(number, self.plan(None), parameters)},
-        )
-
     async def observe(self, round_number: int, figures: Mapping[str, Metric]) -> None:
         """Record the figures that devices found for the model of a round, if any."""
         if not figures:
@@ -300,14 +292,7 @@ class ModelShelf:
 
     def _release_initial(self) -> Model:
         parameters = starting_parameters(self._config, self.plan(None))
-        new = self._new_release(
-            0,
-            0,
-            plan=self.plan(None),
-            parameters=parameters,
-            previous_sha256=NO_PREVIOUS,
-            metrics=self._judge.evaluate(0, self.plan(None), parameters),
-        )
+        new = self._new_release(0, 0, self.plan(None), parameters, {})
         now = time.time()
         record = release_round(
             self._store, self._releases, new, self._identity, opened_at=now, now=now
@@ -340,11 +325,9 @@ class ModelShelf:
         self,
         round_number: int,
         attempt: int,
-        *,
         plan: Plan,
         parameters: Tensor,
-        previous_sha256: bytes,
-        metrics: dict[str, Metric],
+        figures: Mapping[str, Metric],
     ) -> NewRelease:
         return NewRelease(
             round_number=round_number,
@@ -352,8 +335,8 @@ class ModelShelf:
             plan=plan,
             vocabulary=self._vocabulary,
             parameters=parameters.numpy(),
-            previous_sha256=previous_sha256,
-            metrics=metrics,
+            previous_sha256=NO_PREVIOUS if self._model is None else self._model.released_sha256,
+            metrics={**figures, **self._judge.evaluate(round_number, self.plan(None), parameters)},
             guarantee=self.guarantee,
             personalisation=self._method.encoded(),
         )

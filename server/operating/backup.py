@@ -35,7 +35,7 @@ BACKUP_VERSION: Final = 1
 _MANIFEST = "backup.json"
 _PIECE_BYTES = 1 << 20
 _TREE_KEY = "noise.secret"
-_NOT_KEPT = frozenset({"uploads", "parts", "lock", _TREE_KEY})
+_NOT_KEPT = frozenset({"uploads", "parts", "lock", "authority.former", _TREE_KEY})
 
 
 class BackupError(RuntimeError):

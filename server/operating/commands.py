@@ -11,8 +11,8 @@ from pathlib import Path
 from models.plan.stages import describe_stage
 from models.settings.growth import growth_stage
 from privacy.accounting.accountant import PrivacyReport, report
-from privacy.accounting.ledger_chain import verify_chain
 from privacy.accounting.ledger_file import LedgerFile
+from privacy.identities.issuing_key import load_issuer
 from privacy.identities.party import Identity
 from privacy.noise.plan_events import budget_of
 from protos import federation_pb2 as pb
@@ -24,7 +24,7 @@ from server.operating.report import StatusReport, from_answer
 from server.records.attempts import current_attempt, next_attempt
 from server.records.folder import ServerFolder
 from server.records.inbox import Inbox
-from server.records.ledger import ledger_entries
+from server.records.ledger import ledger_entries, ledger_events
 from server.records.lock import only_one
 from server.records.operator_switch import OperatorSwitch
 from server.records.store import Store, check_run, open_store
@@ -54,7 +54,9 @@ class Federation:
             try:
                 with admin_stub(self.socket) as stub:
                     answer = stub.Status(pb.StatusRequest())
-                return from_answer(answer, clients, self._certificates_end_at())
+                return from_answer(
+                    answer, clients, self._certificates_end_at(), self._issuer_ends_at()
+                )
             except NotRunningError:
                 return self._stopped(store, run)
 
@@ -142,11 +144,50 @@ class Federation:
         with only_one(self.folder):
             rotate_keys(self.folder, self.config, hostnames)
 
+    def rotate_issuing_key(self, key_file: Path | None, passphrase: bytes | None) -> str:
+        """Replace the issuing key and the coordinator's keys; return when the new one ends.
+
+        Raises:
+            AlreadyRunningError: If a coordinator serves the folder.
+            FoundingError: If the authority's key is not there.
+        """
+        from server.operating.authorities import rotate_issuing_key
+
+        with only_one(self.folder):
+            issuer = rotate_issuing_key(
+                self.folder, self.config, key_file=key_file, passphrase=passphrase
+            )
+        return _iso(issuer.ends_at)
+
+    def replace_authority(
+        self, key_file: Path | None, passphrase: bytes | None, new_passphrase: bytes | None
+    ) -> str:
+        """Move the federation to a new authority; return its fingerprint, hex.
+
+        Raises:
+            AlreadyRunningError: If a coordinator serves the folder.
+            FoundingError: If the authority's key is not there, or an earlier one still is.
+        """
+        from server.operating.authorities import replace_authority
+
+        with only_one(self.folder), self._store() as (_, run):
+            issuer = replace_authority(
+                self.folder,
+                self.config,
+                run,
+                key_file=key_file,
+                passphrase=passphrase,
+                new_passphrase=new_passphrase,
+            )
+        return issuer.fingerprint.hex()
+
     def _certificates_end_at(self) -> str:
         identity = Identity.load(self.folder.identity)
         pairs = (identity.tls, identity.wrapping, identity.signing)
-        end = min(pair.certified.not_after for pair in pairs)
-        return datetime.fromtimestamp(end, UTC).isoformat(timespec="minutes")
+        return _iso(min(pair.certified.not_after for pair in pairs))
+
+    def _issuer_ends_at(self) -> str:
+        return _iso(load_issuer(self.folder.authority).ends_at)
 
     @contextmanager
     def _store(self) -> Iterator[tuple[Store, str]]:
@@ -168,12 +209,13 @@ class Federation:
 
         Raises:
             AccountantsDisagreeError: If two accountants differ by more than rounding.
-            LedgerError: If the ledger was changed or belongs to another run.
+            LedgerError: If the ledger was changed, lost its end or belongs to another run.
         """
         budget = budget_of(self.config.privacy)
+        published = ReleaseFolder(self.folder.releases).newest_head()
         with self._store() as (store, run):
+            events = ledger_events(store, run, published)
             entries = ledger_entries(store)
-        events = verify_chain(entries, run=run)
         spent = None if budget is None else report(events, budget.delta)
         return LedgerFile(run=run, entries=entries), spent
 
@@ -197,5 +239,10 @@ class Federation:
             enrolled_clients=sum(client.revoked_at is None for client in clients),
             software_version=VERSION,
             certificates_end_at=self._certificates_end_at(),
+            issuer_ends_at=self._issuer_ends_at(),
             clients=clients,
         )
+
+
+def _iso(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="minutes")

@@ -9,8 +9,10 @@ import msgspec
 
 from privacy.foundation.atomic_files import sync_folder, write_atomically
 from privacy.foundation.secure_source import SecureSource
-from privacy.identities.authority import CertificateAuthority
+from privacy.identities.authority import CertificateAuthority, read_authority_certificate
+from privacy.identities.certificates import fingerprint
 from privacy.identities.invite import Invite
+from privacy.identities.issuing_key import make_issuing_key
 from privacy.identities.keys import make_private_folder
 from server.config.federation import FederationConfig, parse_config, rooted
 from server.config.plans import make_plan
@@ -34,12 +36,17 @@ class FoundingError(Exception):
 
 
 def found(
-    root: Path, settings: str, hostnames: Sequence[str], *, source: str = "the settings"
+    root: Path,
+    settings: str,
+    hostnames: Sequence[str],
+    *,
+    source: str = "the settings",
+    passphrase: bytes | None = None,
 ) -> FederationConfig:
     """Make the folder of a new federation and return its settings.
 
     The settings' host, the loopback's names and ``hostnames`` are certified. ``source`` names the
-    settings in error messages.
+    settings in error messages. The passphrase, if any, encrypts the authority's key.
 
     Raises:
         FoundingError: If the folder is not empty.
@@ -60,7 +67,7 @@ def found(
     building = ServerFolder(root.with_name(f".{root.name}.new"))
     shutil.rmtree(building.root, ignore_errors=True)
     try:
-        _fill(building, text, config, hostnames)
+        _fill(building, text, config, hostnames, passphrase)
         if root.exists():
             root.rmdir()
         building.root.rename(root)
@@ -85,15 +92,20 @@ def _check(config: FederationConfig) -> None:
 
 
 def _fill(
-    folder: ServerFolder, settings: str, config: FederationConfig, hostnames: Sequence[str]
+    folder: ServerFolder,
+    settings: str,
+    config: FederationConfig,
+    hostnames: Sequence[str],
+    passphrase: bytes | None,
 ) -> None:
     make_private_folder(folder.root)
     write_atomically(folder.config, settings.encode())
     source = SecureSource()
     run = source.bytes(_RUN_BYTES).hex()
     write_atomically(folder.lease_secret, source.bytes(SECRET_BYTES))
-    authority = CertificateAuthority.create(folder.authority, run)
-    certify_coordinator(folder, authority, config, hostnames)
+    authority = CertificateAuthority.create(folder.authority, run, passphrase=passphrase)
+    issuer = make_issuing_key(folder.authority, authority)
+    certify_coordinator(folder, issuer, config, hostnames)
     store = open_store(config.store.rooted(folder.root))
     try:
         start_run(store, run, config.seed, config.run_digest, now=time.time())
@@ -118,7 +130,7 @@ def write_invites(
         OSError: If the files cannot be written.
     """
     enrolment, devices = _addresses(config)
-    authority = CertificateAuthority.load(folder.authority)
+    authority = read_authority_certificate(folder.authority)
     store = open_store(config.store)
     try:
         run = check_run(store, config.seed, config.run_digest)
@@ -136,8 +148,8 @@ def write_invites(
             run=run,
             enrolment_address=enrolment,
             device_address=devices,
-            ca_certificate=authority.certificate,
-            ca_sha256=authority.fingerprint.hex(),
+            ca_certificate=authority,
+            ca_sha256=fingerprint(authority).hex(),
             token=token.token.hex(),
             expires_at=token.expires_at,
         )

@@ -30,6 +30,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         remaining_s: Seconds until the round closes; 0 when none is open.
         software_version: Version of the serving process, or of this one.
         certificates_end_at: Expiry of the coordinator's certificates, ISO 8601 UTC.
+        issuer_ends_at: The same of what certifies them and devices: the issuing key, or the
+            authority where there is none.
     """
 
     run: str
@@ -48,11 +50,15 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     remaining_s: float = 0.0
     software_version: str
     certificates_end_at: str
+    issuer_ends_at: str
     clients: list[ClientSummary] = []
 
 
 def from_answer(
-    answer: pb.StatusResponse, clients: list[ClientSummary], certificates_end_at: str
+    answer: pb.StatusResponse,
+    clients: list[ClientSummary],
+    certificates_end_at: str,
+    issuer_ends_at: str,
 ) -> StatusReport:
     """Return the report of a running coordinator."""
     return StatusReport(
@@ -72,6 +78,7 @@ def from_answer(
         remaining_s=answer.remaining_ms / 1000,
         software_version=answer.software_version,
         certificates_end_at=certificates_end_at,
+        issuer_ends_at=issuer_ends_at,
         clients=clients,
     )
 

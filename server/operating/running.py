@@ -16,8 +16,9 @@ from models.text.vocabulary import Vocabulary
 from privacy.foundation.full_disk import naming_the_disk
 from privacy.foundation.secure_source import SecureSource
 from privacy.foundation.shortages import raise_descriptor_limit
-from privacy.identities.authority import CertificateAuthority
+from privacy.identities.issuing_key import load_issuer
 from privacy.identities.party import Identity
+from privacy.identities.succession import read_former
 from privacy.noise.plan_events import sampled_places
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 from server.budget.noised_evaluations import NoisedEvaluations
@@ -163,13 +164,12 @@ class _Parts:
         )
         # Keys, and the parts that follow them when they are renewed.
         identity = Identity.load(folder.identity)
-        self._renewal = KeyRenewal(folder, config, identity, threads)
-        self._tls = ServerTls(identity)
+        issuer = load_issuer(folder.authority)
+        self._renewal = KeyRenewal(folder, config, identity, issuer, threads)
+        self._tls = ServerTls(identity, read_former(folder.authority))
         self._vocabulary = config.load_vocabulary()
         self._opener = self._make_opener(identity)
-        self._membership = Membership(
-            store, CertificateAuthority.load(folder.authority), identity, threads
-        )
+        self._membership = Membership(store, issuer, identity, threads)
         self._switch = OperatorSwitch(folder.pause_mark)
         # The models that devices fetch: everybody's, and each one's own.
         self._method = method_state_of(config)
@@ -186,7 +186,7 @@ class _Parts:
         for part in (self._tls, self._opener, self._membership, self._shelf, self._personal):
             self._renewal.tell(part.take_identity)
         # The parts that drive rounds, from the top of the house down.
-        self._gate = RoundGate(config, store, run)
+        self._gate = RoundGate(config, store, run, published=storage.releases.newest_head)
         self._keeper = RoundKeeper(
             self._shelf,
             self._personal,
@@ -197,6 +197,7 @@ class _Parts:
         )
 
     async def serve(self, on_ready: Callable[[Ports], None]) -> None:
+        self._renewal.warn_of_the_end()
         if self._renewal.is_due:
             await self._renewal.renew()
         recovered = await self._keeper.start()

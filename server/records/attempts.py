@@ -32,6 +32,14 @@ class OpenAttempt:
     deadline_ms: int
     terms_sha256: bytes | None = None
 
+    def left_s(self, now: float) -> float:
+        """Return the seconds from ``now``, Unix time, to the deadline; negative after it.
+
+        They are at most the attempt's whole length: a clock that was set back makes it no longer.
+        """
+        deadline = self.deadline_ms / 1000
+        return min(deadline - now, deadline - self.opened_at)
+
 
 def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = None) -> None:
     """Record an attempt and its entry in the privacy ledger, durably, before its first lease.
@@ -54,6 +62,7 @@ def open_attempt(store: Store, opened: OpenAttempt, entry: LedgerEntry | None = 
                 opened_at=opened.opened_at,
                 deadline_ms=opened.deadline_ms,
                 terms_sha256=opened.terms_sha256,
+                ledger_sha256=None if entry is None else entry.sha256,
             )
         )
 

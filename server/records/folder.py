@@ -17,8 +17,13 @@ class ServerFolder:
 
     @property
     def authority(self) -> Path:
-        """Key and certificate of the federation's authority."""
+        """The authority's certificate, its issuing key and, unless taken away, its own key."""
         return self.root / "authority"
+
+    @property
+    def former_authority(self) -> Path:
+        """The folder of the authority before, for the operator to destroy."""
+        return self.root / "authority.former"
 
     @property
     def identity(self) -> Path:

@@ -1,14 +1,26 @@
-"""The privacy ledger, whose entries are written in the transaction of their release or attempt."""
+"""The privacy ledger, whose entries are written in the transaction of what they pay for.
 
-from collections.abc import Iterable
-from typing import Any
+The row of that release or attempt holds the digest of its entry, and so does the release's signed
+record. A chain alone does not show that its newest entries were cut off: these digests do.
+"""
 
-from sqlalchemy import Connection, Row, select
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, select, type_coerce, union_all, update
+from sqlalchemy.types import NullType
 
 from privacy.accounting.events import GaussianRelease, PrivacyEvent, read_event
-from privacy.accounting.ledger_chain import LedgerEntry, LedgerError, next_entry, verify_chain
+from privacy.accounting.ledger_chain import (
+    LedgerEntry,
+    LedgerError,
+    NotedHead,
+    check_end,
+    check_types,
+    next_entry,
+    verify_chain,
+)
 from server.records.store import Store
-from server.records.tables import ledger
+from server.records.tables import attempts, ledger, releases
 
 
 def prepare_entry(
@@ -51,23 +63,53 @@ def is_drawn_by_coins(entry: LedgerEntry) -> bool:
 def ledger_entries(store: Store) -> list[LedgerEntry]:
     """Return every entry as it is stored, oldest first, unchecked."""
     with store.read() as connection:
-        return _entries(connection.execute(select(ledger).order_by(ledger.c.sequence)))
+        return _entries(connection.execute(_ROWS.order_by(ledger.c.sequence)))
 
 
-def ledger_events(store: Store, run: str) -> list[PrivacyEvent]:
-    """Return every event of the run, oldest first, after checking the chain.
+def ledger_events(store: Store, run: str, published: NotedHead | None = None) -> list[PrivacyEvent]:
+    """Return every event of the run, oldest first, after checking the ledger.
+
+    It must be a whole chain and hold every digest that the store notes beside it, and the one of
+    the newest release on the disk, ``published``.
 
     Raises:
-        LedgerError: If the ledger was changed, or belongs to another run.
+        LedgerError: If the ledger was changed, lost its end or belongs to another run.
     """
-    return verify_chain(ledger_entries(store), run=run)
+    # Noted first: what is recorded between the two reads is in the ledger that is read after it.
+    with store.read() as connection:
+        noted = [NotedHead(*row) for row in connection.execute(_NOTED)]
+    entries = ledger_entries(store)
+    events = verify_chain(entries, run=run)
+    check_end(entries, noted if published is None else [*noted, published])
+    return events
+
+
+def note_evaluation(connection: Connection, round_number: int, entry: LedgerEntry) -> None:
+    """Write the entry of a release's evaluation, and note it with the release."""
+    write_entry(connection, entry)
+    connection.execute(
+        update(releases)
+        .where(releases.c.round_number == round_number)
+        .values(ledger_sha256=entry.sha256)
+    )
+
+
+# As the driver reads them: an edited row may hold text, or nothing, for bytes.
+_ROWS = select(*(type_coerce(ledger.c[name], NullType()) for name in LedgerEntry._fields))
+_NOTED = union_all(
+    *(
+        select(table.c.round_number, table.c.ledger_sha256).where(
+            table.c.ledger_sha256.is_not(None)
+        )
+        for table in (releases, attempts)
+    )
+)
 
 
 def _last(connection: Connection) -> LedgerEntry | None:
-    rows = connection.execute(select(ledger).order_by(ledger.c.sequence.desc()).limit(1))
-    return next(iter(_entries(rows)), None)
+    newest = _ROWS.order_by(ledger.c.sequence.desc()).limit(1)
+    return next(iter(_entries(connection.execute(newest))), None)
 
 
-# Any: the row's types are the table's.
-def _entries(rows: Iterable[Row[Any]]) -> list[LedgerEntry]:
-    return [LedgerEntry(**row._mapping) for row in rows]
+def _entries(rows: Iterable[Sequence[object]]) -> list[LedgerEntry]:
+    return [check_types(tuple(row)) for row in rows]

@@ -81,6 +81,8 @@ attempts = Table(
     Column("deadline_ms", BigInteger, nullable=False),
     # Null for attempts that an older sotto opened.
     Column("terms_sha256", LargeBinary),
+    # Digest of the attempt's entry in the ledger; null where it has none.
+    Column("ledger_sha256", LargeBinary),
     Column("ended_at", Float),
     Column("reason", Text),
     CheckConstraint("state IN ('open', 'aborted', 'released')", name="attempt_state"),
@@ -139,6 +141,9 @@ releases = Table(
     Column("metrics", Text, nullable=False),
     Column("recorded_at", Float, nullable=False),
     Column("published_at", Float),
+    # Head of the ledger with the release's entry, then with that of its evaluation; null for the
+    # initial parameters, and for what an older sotto released.
+    Column("ledger_sha256", LargeBinary),
 )
 
 ledger = Table(

@@ -4,6 +4,7 @@ They are flushed in ``.building-<round>/``. Publishing renames that folder to ``
 moves the pointer ``latest``, so a crash leaves a whole release or none.
 """
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -29,7 +30,7 @@ from models.plan.release_record import (
 )
 from models.text.vocabulary import Vocabulary, decode_vocabulary
 from models.vector.codec import FlatVector, Payload, decode, encode
-from privacy.accounting.ledger_chain import LedgerEntry
+from privacy.accounting.ledger_chain import LedgerEntry, NotedHead
 from privacy.foundation.atomic_files import start_flush, sync_folder
 from privacy.identities.party import Identity
 from privacy.identities.signatures import Purpose
@@ -195,6 +196,19 @@ class ReleaseFolder:
         """Return the folders of the releases that are kept, oldest first."""
         return sorted(self._folder.glob("[0-9]*"))
 
+    def newest_head(self) -> NotedHead | None:
+        """Return the head of the ledger in the newest record; None if there is none, or it is old.
+
+        Raises:
+            ReleaseError: If the record cannot be read.
+        """
+        for folder in reversed(self.published()):
+            # A crash may leave a folder half deleted or half replaced, until the next start.
+            with contextlib.suppress(FileNotFoundError):
+                record = decode_release_record((folder / RECORD_FILE).read_bytes())
+                return _noted(record)
+        return None
+
     def begin_rewriting(self, round_number: int) -> Path:
         """Return an empty folder for all files of a release that is to be replaced."""
         building = self._folder / f"{_REWRITING}{round_number:06d}"
@@ -256,6 +270,17 @@ def read_release(folder: Path) -> StoredRelease:
             f"{folder / PARAMETERS_FILE} is not the file that {RECORD_FILE} describes"
         )
     return StoredRelease(record, plan, vocabulary, parameters, personalisation)
+
+
+def _noted(record: ReleaseRecord) -> NotedHead | None:
+    try:
+        head = bytes.fromhex(record.ledger_sha256)
+    except ValueError:
+        raise ReleaseError(
+            f"ledger_sha256 must be 64 hex digits, got {record.ledger_sha256!r} for round "
+            f"{record.round}"
+        ) from None
+    return NotedHead(record.round, head) if head else None
 
 
 def parameters_digest(parameters: FlatVector) -> bytes:

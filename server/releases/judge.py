@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
@@ -70,6 +70,25 @@ def figures_of(counts: Counts) -> dict[str, Metric]:
         "perplexity": perplexity if math.isfinite(perplexity) else None,
         "top1_recall": counts.top1_recall,
         "top3_recall": counts.top3_recall,
+    }
+
+
+def figures_of_devices(reports: Sequence[Counts]) -> dict[str, Metric]:
+    """Return the median of each figure over devices, whatever one of them reports; nothing of none.
+
+    Between two middle ones it is the worse, so of two devices none can praise a model alone.
+    """
+    if not reports:
+        return {}
+    perplexities, top1, top3 = (
+        sorted(getattr(counts, name) for counts in reports)
+        for name in ("perplexity", "top1_recall", "top3_recall")
+    )
+    perplexity, lower = perplexities[len(reports) // 2], (len(reports) - 1) // 2
+    return {
+        "perplexity": perplexity if math.isfinite(perplexity) else None,
+        "top1_recall": top1[lower],
+        "top3_recall": top3[lower],
     }
 
 

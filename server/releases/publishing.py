@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Row, and_, delete, select, update
 
 from models.plan.release_record import Metric, ReleaseRecord
 from privacy.identities.party import Identity
+from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from server.devices.clients import count_participation
 from server.records.attempts import end_attempt, this_attempt
 from server.records.failpoints import UNARMED, Failpoint, Failpoints
@@ -36,7 +37,8 @@ class ReleaseSummary:
 
     Attributes:
         parameters_sha256: Digest of the parameters, 32 bytes.
-        contribution_count: Updates in it; None if that is a secret of the coins.
+        contribution_count: Updates in it, or places where no noise covers how many updates counted
+            (``central``, ``ftrl``); None if that is a secret of the coins.
         duration_s: Seconds from the opening of the attempt to the release; to its deadline if coins
             drew the cohort, since the rest grows with how many came.
         is_published: Whether its files have their name.
@@ -136,6 +138,7 @@ def record_release(
                 duration_s=ended_at - opened_at,
                 metrics=msgspec.json.encode(new.metrics).decode(),
                 recorded_at=now,
+                ledger_sha256=None if new.entry is None else new.entry.sha256,
             )
         )
     failpoints.reach(Failpoint.RELEASE_RECORDED)
@@ -251,7 +254,9 @@ def _settle_contributions(connection: Connection, new: NewRelease, *, secret: bo
         connection.execute(
             delete(contributions).where(contributions.c.round_number == new.round_number)
         )
-    return None if secret else updated.rowcount
+    if isinstance(new.plan.privacy, CentralNoise | TreeNoise):
+        return None if secret else new.plan.cohort_size
+    return updated.rowcount
 
 
 # Any: the statement's and the row's types are the table's.

@@ -40,7 +40,8 @@ def recover(store: Store, inbox: Inbox, folder: ReleaseFolder, *, now: float) ->
     held = [] if running is None else _present(store, inbox, running)
     orphans = inbox.clear_all_but({contribution.blob for contribution in held})
     if orphans:
-        _LOG.info("deleted %d sealed files that were never acknowledged or are done", orphans)
+        # No number: of a round that is done it may be a secret.
+        _LOG.info("deleted sealed files that were never acknowledged or are done")
     receipts = tuple(contribution.receipt for contribution in held)
     if running is not None:
         return Recovered(running.round_number, running.attempt, running, receipts)
@@ -63,14 +64,13 @@ def finish_release(store: Store, folder: ReleaseFolder, now: float) -> None:
 
 
 def _present(store: Store, inbox: Inbox, running: OpenAttempt) -> list[StoredContribution]:
-    present = []
-    for contribution in contributions_of(store, running.round_number, running.attempt):
+    present, held = [], contributions_of(store, running.round_number, running.attempt)
+    for contribution in held:
         path = inbox.path(contribution.blob)
         if path.is_file() and path.stat().st_size == contribution.blob_bytes:
             present.append(contribution)
             continue
         expire_contribution(store, contribution.receipt.nonce, _MISSING)
-        _LOG.warning(
-            "an update of round %d expired: %s", contribution.receipt.round_number, _MISSING
-        )
+    if len(present) < len(held):
+        _LOG.warning("not every update of round %s counts: %s", running.round_number, _MISSING)
     return present

@@ -15,16 +15,17 @@ from pathlib import Path
 import grpc
 
 from privacy.identities.party import Identity
+from privacy.identities.succession import FormerAuthorities
 from protos import federation_pb2_grpc as pb_grpc
 from server.services.enrolment import EnrolmentService, add_enrolment
 from server.services.federation_calls import MOST_CALLS, CallsUnderWay, add_federation
 
 # A broken connection that was closed is seen at once. One that just fell silent (a phone that
-# lost its network) is seen after a ping goes unanswered.
+# lost its network) is seen after a ping goes unanswered, for longer than a silence of 20 s lasts.
 _KEEPING_ALIVE: tuple[tuple[str, int], ...] = (
     ("grpc.so_reuseport", 0),
     ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 25_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -62,12 +63,13 @@ class ListenError(Exception):
 class ServerTls:
     """The certificates that the listeners present, replaceable while these are open."""
 
-    def __init__(self, identity: Identity) -> None:
-        self._configuration = _configuration(identity)
+    def __init__(self, identity: Identity, former: FormerAuthorities) -> None:
+        self._former = former
+        self._configuration = _configuration(identity, former)
 
     def take_identity(self, identity: Identity) -> None:
         """Present a new certificate to new connections; open ones stay."""
-        self._configuration = _configuration(identity)
+        self._configuration = _configuration(identity, self._former)
 
     def credentials(self, *, mutual: bool) -> grpc.ServerCredentials:
         """Return a listener's credentials; if mutual, callers must show a certificate too."""
@@ -87,10 +89,17 @@ class ServerTls:
         )
 
 
-def _configuration(identity: Identity) -> grpc.ServerCertificateConfiguration:
+def _configuration(
+    identity: Identity, former: FormerAuthorities
+) -> grpc.ServerCertificateConfiguration:
+    """Return what to show and whom to believe.
+
+    A device that has not followed to this authority still comes with a certificate of a former one.
+    The store knows which certificates are devices', so a stolen authority lets nobody in.
+    """
     return grpc.ssl_server_certificate_configuration(
-        [(identity.tls_key_pem, identity.tls_certificate_pem)],
-        root_certificates=identity.authority_pem,
+        [(identity.tls_key_pem, identity.tls_certificate_pem + former.statements)],
+        root_certificates=identity.authority_pem + former.roots,
     )
 
 

@@ -14,6 +14,7 @@ from privacy.identities.certificates import CertifiedKey, read_certificate
 from privacy.noise.secure_gaussian import NoiseKeys
 from server.aggregation.screening import Screen
 from server.aggregation.screening_settings import typical_norm_after
+from server.budget.round_gate import hides_figures
 from server.closing.close import Closed, Closing, close_round, noise_generator
 from server.closing.summing import Contribution
 from server.config.federation import FederationConfig
@@ -32,6 +33,7 @@ from server.uplink.sealed_updates import SealedUpdate, UpdateOpener
 _LOG = logging.getLogger(__name__)
 _UNREADABLE = "its sealed file no longer opens"
 _UNUSABLE = "it could not be aggregated under the settings of its round"
+_UNTOLD = "it did not count"
 
 
 class RoundSum:
@@ -58,6 +60,7 @@ class RoundSum:
         self._is_sampled = config.rounds.selection == "sampled"
         # What a round that came to nothing has seen of norms: its next attempt must know better.
         self._seen: tuple[int, float | None] | None = None
+        self._has_expired = False
 
     def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed | None:
         """Return the outcome of a round; None if too few of its updates are left.
@@ -72,11 +75,14 @@ class RoundSum:
         # Sampled: a round that is not released would tell that too few were drawn.
         quorum = 0 if self._is_sampled else self._config.rounds.quorum
         closed: Closed | None = None
+        self._has_expired = False
         try:
             closed = self._sum_usable(order, in_hand, base, before)
         finally:
             # Summed or not, no update stays open for longer than its round.
             self._opener.forget()
+            if self._has_expired:
+                _LOG.error("round %s: not every update counts", order.round_number)
             if closed is None or closed.contribution_count < quorum:
                 self._method.roll_back(before)
                 closed = None
@@ -119,6 +125,8 @@ class RoundSum:
                         privacy=in_hand.plan.privacy,
                         slot_count=order.slot_count,
                         generator=noise_generator(self._config.seed, order.round_number),
+                        # Tests alone repeat noise in a deployment.
+                        seeded=self._noise_keys.repeats,
                         example_cap=self._config.training.example_cap,
                         personalisation=self._method.half,
                         round_number=order.round_number,
@@ -178,6 +186,11 @@ class RoundSum:
             yield Contribution(places[receipt.client], update, count, receipt.client)
 
     def _expire(self, receipt: Receipt, reason: str) -> None:
+        if hides_figures(self._config.privacy):
+            # One line a round, and no reason: lines would count what no noise covers.
+            self._has_expired = True
+            expire_contribution(self._store, receipt.nonce, _UNTOLD)
+            return
         expire_contribution(self._store, receipt.nonce, reason)
         _LOG.error("an update of round %s expired: %s", receipt.round_number, reason)
 

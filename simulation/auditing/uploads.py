@@ -62,7 +62,7 @@ def round_leakage(
     _check_words(schema)
     slot_count = slot_count_of(config, len(population.clients))
     names = list(population.clients)[: min(LARGEST_COHORT, slot_count)]
-    trainer = LocalTrainer(plan)
+    trainer = LocalTrainer(plan, seeded=True)
     contributions = [
         _contribution(
             trainer, population, parameters, slot=slot, name=name, round_number=round_number

@@ -300,6 +300,7 @@ class Federation:
                 ),
                 slot_count=order.slot_count,
                 generator=noise_generator(self.plan.seed, order.round_number),
+                seeded=True,
                 example_cap=self._config.training.example_cap,
                 personalisation=self.method.half,
                 round_number=order.round_number,

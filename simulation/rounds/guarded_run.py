@@ -36,12 +36,14 @@ class GuardedRun:
         run: str,
         names: Sequence[str],
         *,
+        releases: ReleaseFolder,
         noise_keys: NoiseKeys | None = None,
     ) -> None:
         """Take up the run's store, or make it.
 
         Args:
             run: Its identifier, 32 hex digits.
+            releases: What its releases lie in.
             noise_keys: Given in tests only, to repeat calibrated noise.
 
         Raises:
@@ -56,7 +58,7 @@ class GuardedRun:
         if check_run(self._store, config.seed, config.run_digest) != run:
             raise StoreError(f"{folder} holds the ledger of another run; give another --out")
         add_names(self._store, names, now=time.time())
-        self.gate = RoundGate(config, self._store, run)
+        self.gate = RoundGate(config, self._store, run, published=releases.newest_head)
         self.epsilon: float | None = None
         self.noise_keys = noise_keys or noise_keys_of(
             ServerFolder(folder), self._store, config, run

@@ -100,7 +100,14 @@ def run_simulation(
     check_followed(config, population)
     attackers = _attackers(config, population)
     guarded = (
-        GuardedRun(out, config, plan.run, list(population.clients), noise_keys=noise_keys)
+        GuardedRun(
+            out,
+            config,
+            plan.run,
+            list(population.clients),
+            releases=folder.releases,
+            noise_keys=noise_keys,
+        )
         if config.privacy.guarantees_privacy
         else None
     )

@@ -244,6 +244,7 @@ class BatchedTrainer:
                 client_name=client.client_name,
                 clipping_norm=clipping_norm,
                 residual=client.residual,
+                seeded=True,
             )
         except UnusableUpdateError:
             return None

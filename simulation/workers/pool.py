@@ -82,7 +82,7 @@ class WorkerPool:
         self._optimisers = checked_optimisers(plan, optimisers)
         self._together = together
         self._examples = SharedExamples.pack(examples)
-        self._make_trainer = trainer or partial(LocalTrainer, device=device)
+        self._make_trainer = trainer or partial(LocalTrainer, device=device, seeded=True)
         self._device = device
         self._start(plan)
 

@@ -9,17 +9,18 @@ import msgspec
 import torch
 
 from edge_client.child.work import do_job
-from edge_client.folder.layout import CoordinatorKeys, DeviceFolder
+from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.jobs.job import Failed, Job
 from edge_client.owner.floor import write_starting_floor
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
+from models.plan.signed_plan import plan_digest
 from models.settings.model import schema_of
 from models.text.vocabulary import shipped_vocabulary
 from models.vector.codec import encode
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
-from privacy.sealing.envelope import Direction, MessageContext, seal
+from privacy.sealing.envelope import NO_PLAN, Direction, MessageContext, seal
 from tests.edge_client.stand_ins import shipped_plan
 from tests.edge_client.training_plan import MODEL
 from tests.privacy.conftest import RUN, enrol
@@ -49,7 +50,15 @@ def enrol_device(root: Path) -> Enrolled:
     folder.create()
     enrol(authority, folder.identity, "device-0001", "device", now=now)
     given = coordinator.certificates
-    folder.save_coordinator(CoordinatorKeys(wrapping=given.wrapping, signing=given.signing))
+    folder.save_coordinator(CoordinatorKeys(**given._asdict()))
+    folder.save(
+        Enrolment(
+            client_name="device-0001",
+            run=RUN.hex(),
+            device_address="localhost:1",
+            ca_certificate=authority.certificate,
+        )
+    )
     return Enrolled(folder.path, coordinator)
 
 
@@ -66,6 +75,7 @@ class Scene:
         self.model = folder / "model.sealed"
         self.update = folder / "update.sealed"
         self.plan = msgspec.structs.replace(shipped_plan(), run=RUN.hex())
+        self.asked = self.plan
         write_starting_floor(self.device / "floor.toml", accepts_no_guarantee=True)
         self.seal_model()
 
@@ -90,13 +100,15 @@ class Scene:
             lease_nonce=NONCE if up else bytes(16),
             base_sha256=base,
             schema_sha256=SCHEMA.sha256,
+            plan_sha256=plan_digest(self.asked.encode()) if up else NO_PLAN,
             deadline_ms=DEADLINE_MS if up else 0,
         )
 
     def job(self, plan: Plan | None = None, **changes: str) -> Job:
+        self.asked = plan or self.plan
         job = Job(
             device_folder=str(self.device),
-            plan=(plan or self.plan).encode(),
+            plan=self.asked.encode(),
             client_name="device-0001",
             round_number=1,
             slot=2,

@@ -171,7 +171,7 @@ def stand_in_coordinator() -> tuple[bytes, Identity]:
     authority = CertificateAuthority.create(folder / "authority", RUN)
     with pytest.MonkeyPatch.context() as patched:
         # Leases are made while tests are collected too, before the fixture that does the same.
-        patched.setattr("privacy.identities.party.make_rsa_key", KeyPool().next_key)
+        patched.setattr("privacy.identities.party.make_rsa_key", KeyPool("stand-in").next_key)
         coordinator = enrol(authority, folder / "identity", "coordinator", "coordinator", now=now)
     return authority.certificate, coordinator
 

@@ -28,7 +28,7 @@ class OneProcess(WorkerPool):
 
     def __init__(self, plan: Plan, examples: Mapping[str, Tensor]) -> None:
         """Hold the clients' examples; no process is started."""
-        self._trainer = LocalTrainer(plan)
+        self._trainer = LocalTrainer(plan, seeded=True)
         self._streams = examples
         self._states = self._optimisers = None
 

@@ -1,7 +1,9 @@
 """Files that were written before the packages got their districts open as they did then."""
 
 import json
+import sqlite3
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,21 @@ def test_a_coordinator_knows_its_rounds_and_devices(
 
     assert sorted(each["round_number"] for each in rounds) == [1, 2]
     assert status["enrolled_clients"] == 3
+
+
+def test_the_ledger_of_then_is_held_against_its_newest_release(
+    earlier: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    coordinator = earlier / "coordinator"
+    assert server(["ledger", str(coordinator), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["entries"]) == 2
+
+    with closing(sqlite3.connect(coordinator / "store.sqlite")) as store:
+        store.execute("DELETE FROM ledger WHERE sequence = 2")
+        store.commit()
+
+    assert server(["ledger", str(coordinator)]) == 1
+    assert "lacks the newest of round 2" in capsys.readouterr().err
 
 
 def test_a_device_publishes_its_own_part(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:

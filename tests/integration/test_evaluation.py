@@ -3,6 +3,8 @@
 import math
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from models.plan.plan import decode_plan
 from server.operating.commands import Federation as Operated
 from tests.integration.conftest import Make
@@ -65,6 +67,48 @@ def test_counts_of_other_devices_choose_the_best_round_and_end_the_run(
     assert (federation.folder.releases / "best").readlink().name == "000002"
     # Whoever trained a round did not evaluate it.
     assert sorted([*kinds[0], *kinds[1]]) == ["evaluate"] * 4 + ["train"] * 4
+
+
+@pytest.mark.slow
+def test_one_device_that_praises_a_model_neither_makes_it_the_best_nor_ends_the_run(
+    make_federation: Make,
+) -> None:
+    federation = make_federation(
+        cap=3,
+        cohort=1,
+        quorum=1,
+        tables='[evaluation]\nkind = "devices"\ncohort_size = 3\nquorum = 3\ndeadline_s = 60.0\n'
+        "[convergence]\npatience = 1\n",
+    )
+    federation.start()
+    federation.enrol(4)
+    operated = Operated(federation.root)
+    operated.pause()
+
+    def work(device: Device) -> None:
+        for order in device.check_in():
+            if order.HasField("retry_after"):
+                break
+            if order.HasField("lease") and decode_plan(order.lease.plan).kind == "train":
+                device.take_part(order.lease)
+            elif order.HasField("lease") and device is federation.devices[0]:
+                # As much text as a report can hold, all of it foreseen.
+                device.report(order.lease, tokens=2**60, loss=0.0, top1_hits=0, top3_hits=0)
+            elif order.HasField("lease"):
+                # Models of rounds 1, 2 and 3, better each time: 3, 2 and 1 nats a target.
+                loss = 10.0 * (5 - order.lease.round_number)
+                device.report(order.lease, tokens=10, loss=loss, top1_hits=2, top3_hits=5)
+
+    with ThreadPoolExecutor(4) as pool:
+        working = pool.map(work, federation.devices)
+        until(lambda: connected(federation) == 4)
+        operated.resume()
+        list(working)
+
+    federation.stop()
+    found = [release.metrics["perplexity"] for release in federation.releases()]
+    assert found == pytest.approx([math.exp(loss) for loss in (3, 2, 1)])
+    assert (federation.folder.releases / "best").readlink().name == "000003"
 
 
 def test_a_public_text_is_scored_at_every_release(make_federation: Make) -> None:

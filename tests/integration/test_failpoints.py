@@ -114,6 +114,8 @@ def test_an_open_round_goes_on_whose_terms_an_older_version_did_not_note(
     federation.kill()
     with closing(sqlite3.connect(federation.root / "store.sqlite")) as store:
         store.execute("ALTER TABLE attempts DROP COLUMN terms_sha256")
+        for table in ("attempts", "releases"):
+            store.execute(f"ALTER TABLE {table} DROP COLUMN ledger_sha256")
         store.execute("UPDATE alembic_version SET version_num = '0003'")
         store.commit()
 

@@ -449,7 +449,14 @@ def refusal(federation: Federation, capsys: pytest.CaptureFixture[str], *command
     return capsys.readouterr().err.strip().splitlines()[-1]
 
 
-def test_an_edited_ledger_is_refused_at_the_start(
+def change_store(federation: Federation, *statements: str) -> None:
+    with closing(sqlite3.connect(federation.root / "store.sqlite")) as store:
+        for statement in statements:
+            store.execute(statement)
+        store.commit()
+
+
+def test_a_ledger_that_was_edited_or_lost_its_end_is_refused_at_the_start(
     guarded: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
     federation = guarded(cap=3)
@@ -457,12 +464,38 @@ def test_an_edited_ledger_is_refused_at_the_start(
     federation.enrol(2)
     run_to_the_end(federation)
     federation.stop()
-    with closing(sqlite3.connect(federation.root / "store.sqlite")) as store:
-        store.execute("UPDATE ledger SET round_number = 9 WHERE sequence = 2")
-        store.commit()
+    change_store(federation, "PRAGMA wal_checkpoint(TRUNCATE)")
+    whole = (federation.root / "store.sqlite").read_bytes()
+    waiting = federation.folder.updates / "round-4" / "acknowledged.sealed"
+    waiting.parent.mkdir(parents=True)
+    waiting.touch()
 
+    change_store(federation, "UPDATE ledger SET round_number = 9 WHERE sequence = 2")
     for command in ("run", "ledger"):
         assert "ledger entry 2 was changed" in refusal(federation, capsys, command)
+
+    (federation.root / "store.sqlite").write_bytes(whole)
+    change_store(federation, "DELETE FROM ledger WHERE sequence > 1")
+    for command in ("run", "ledger"):
+        refused = refusal(federation, capsys, command)
+        assert "ends with entry 1 and lacks the newest of rounds 2 to 3" in refused
+    offline = ["epsilon", "--delta", "1e-3", "--ledger", str(federation.root / "store.sqlite")]
+    assert privacy_main(offline) == 1
+    assert "lacks the newest of rounds 2 to 3" in capsys.readouterr().err
+
+    # A store that is put back from before round 3, beside the releases of now.
+    (federation.root / "store.sqlite").write_bytes(whole)
+    change_store(
+        federation,
+        "DELETE FROM ledger WHERE round_number > 2",
+        "DELETE FROM releases WHERE round_number > 2",
+        "DELETE FROM attempts WHERE round_number > 2",
+    )
+    for command in ("run", "ledger"):
+        refused = refusal(federation, capsys, command)
+        assert "ends with entry 2 and lacks the newest of round 3" in refused
+    # Nothing that the lost store knew was deleted.
+    assert waiting.exists()
 
 
 def test_changed_settings_or_another_key_do_not_open_a_trees_secret(
@@ -556,6 +589,8 @@ def test_nothing_of_one_device_is_written_or_told(
         }
     released = read_release(federation.folder.releases / "latest").record
     assert set(released.metrics) == {"epsilon", "delta"}
+    # Places, whatever became of the updates.
+    assert [release.contribution_count for release in federation.releases()] == [2, 2]
     for client in json.loads(told.splitlines()[0])["clients"]:
         assert client["participation_count"] is None
     written = b"\n".join(

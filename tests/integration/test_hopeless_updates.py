@@ -100,7 +100,8 @@ async def serve_session(device: Device, folder: Path, *, earlier: bool) -> Ended
 
 
 @pytest.mark.parametrize(
-    ("earlier", "counted"), [(False, "malformed_update"), (True, "wrong_size")]
+    ("earlier", "counted"),
+    [(False, "malformed_update"), pytest.param(True, "wrong_size", marks=pytest.mark.slow)],
 )
 def test_the_round_does_not_wait_for_a_device_whose_update_can_never_count(
     make_federation: Make, tmp_path: Path, *, earlier: bool, counted: str

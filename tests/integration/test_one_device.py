@@ -49,3 +49,19 @@ def test_the_readmes_lines_let_one_device_serve_rounds_that_its_floor_would_refu
     assert accept_plan(pb.Lease(plan=plan.encode()), read_floor(floor), traffic) == plan
     settings.write_text(changed(settings.read_text(), "idle"))
     assert not read_client_settings(settings).policy.idle
+
+
+def test_a_new_device_refuses_rounds_that_may_close_with_its_update_alone(tmp_path: Path) -> None:
+    write_starting_floor(tmp_path / "floor.toml", accepts_no_guarantee=True)
+    floor, traffic = read_floor(tmp_path / "floor.toml"), Traffic(tmp_path / "traffic.json")
+    preset = preset_text("keyboard").replace("cohort_size = 10", "cohort_size = 2")
+
+    plans = [
+        make_plan(parse_config(preset.replace("quorum = 7", f"quorum = {quorum}"), "it"), "ab" * 16)
+        for quorum in (1, 2)
+    ]
+
+    with pytest.raises(PlanRefusedError) as refused:
+        accept_plan(pb.Lease(plan=plans[0].encode()), floor, traffic)
+    assert refused.value.code == "floor_cohort"
+    assert accept_plan(pb.Lease(plan=plans[1].encode()), floor, traffic) == plans[1]

@@ -25,8 +25,6 @@ LARGEST_BYTES = 256 << 20
 _MOST_INSTRUCTIONS = 500_000
 # One array is made of two calls and two states.
 _MOST_CALLS = 16
-_PLAIN: frozenset[str] = frozenset({})
-_CALLS = 16
 _PLAIN: frozenset[str] = frozenset(
     [
         "PROTO",
@@ -154,8 +152,8 @@ class _StoredType:
     # Any: whatever a file gives for it.
     def __setstate__(self, state: Any) -> None:
         """Take the order of bytes, which is all that a number's type has beside its name."""
-        order = state[1]
-        self.dtype = self.dtype.newbyteorder(order.decode() if isinstance(order, bytes) else order)
+        if state[1] in (b">", ">"):
+            self.dtype = self.dtype.newbyteorder(">")
 
 
 class _StoredArray:

@@ -12,6 +12,7 @@ import pytest
 
 import edge_client.agent.agent as agent_module
 import edge_client.agent.lease as lease_module
+import edge_client.wire.coordinator_keys as coordinator_keys_module
 from edge_client.agent.agent import Agent
 from edge_client.agent.exit_status import NotServed
 from edge_client.agent.session import Ended
@@ -133,14 +134,12 @@ class Scene:
         self._enrolled = enrolled
         self._sensors = sensors or FakeSensors()
         shutil.copytree(enrolled.identity, self.device.folder.identity)
+        keys = enrolled.coordinator.certificates
+        self.device.folder.save_coordinator(CoordinatorKeys(**keys._asdict()))
         belonging = self.device.folder.enrolment()
         ca = enrolled.authority.certificate
         self.device.folder.save(
             msgspec.structs.replace(belonging, run=RUN.hex(), ca_certificate=ca)
-        )
-        keys = enrolled.coordinator.certificates
-        self.device.folder.save_coordinator(
-            CoordinatorKeys(wrapping=keys.wrapping, signing=keys.signing)
         )
 
     def pass_to(self, *, days: float) -> None:
@@ -158,7 +157,6 @@ class Scene:
         agent = _Agent(
             self.device,
             address="localhost:1",
-            ca_certificate=self._enrolled.authority.certificate,
             policy=PolicySettings(idle=False, unmetered=False),
             sensors=self._sensors,
             clock=lambda: self.now,
@@ -172,8 +170,21 @@ class _Agent(Agent):
 
     transport: StandInTransport
 
-    def _transport(self, identity: Identity) -> Transport:
+    def _transport(self, identity: Identity, coordinator_tls: bytes) -> Transport:
         return self.transport
+
+
+@pytest.fixture(autouse=True)
+def shown(enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Note where the agent looks what the coordinator shows, and show it."""
+    looked_at: list[str] = []
+
+    async def show(address: str, own: object) -> list[bytes]:
+        looked_at.append(address)
+        return [enrolled.coordinator.certificates.tls]
+
+    monkeypatch.setattr(coordinator_keys_module, "shown_certificates", show)
+    return looked_at
 
 
 @pytest.fixture(autouse=True)

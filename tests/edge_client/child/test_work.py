@@ -22,9 +22,11 @@ from edge_client.training.users_scoring import evaluate_users
 from models.plan.plan import Plan, TrainingSettings
 from models.settings.compression import CompressionSettings
 from models.vector.codec import decode, payload_size
+from models.vector.seeds import client_seed
 from privacy.example_level.accounting import example_epsilon
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.identities.party import Identity
+from privacy.noise.settings import PaperNoise
 from privacy.sealing.envelope import Direction, open_sealed
 from tests.edge_client.job_scene import (
     PARAMETERS,
@@ -67,6 +69,30 @@ def test_the_coordinator_opens_the_very_update_that_the_text_trains(scene: Scene
     assert np.array_equal(decode(SCHEMA, payload), expected.update.numpy())
     assert outcome.example_count == expected.example_count
     assert scene.update.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.slow
+def test_the_papers_noise_on_an_update_is_not_what_the_plans_seed_draws(scene: Scene) -> None:
+    spread = 0.5
+    noisy = PaperNoise(randomisation_magnitude=spread, clipping_norm=1.0)
+    plan = msgspec.structs.replace(scene.plan, privacy=noisy)
+
+    assert isinstance(do_job(scene.job(plan)), Trained)
+
+    payload = open_sealed(
+        [scene.update.read_bytes()],
+        scene.context(Direction.UPLINK),
+        payload_bytes=payload_size(SCHEMA),
+        recipient=scene.coordinator,
+        sender=Identity.load(scene.device / "identity").signing.certified,
+    )
+    seed = client_seed(plan.seed, 1, "device-0001", purpose="randomisation")
+    known = torch.empty(SCHEMA.element_count)
+    known.normal_(generator=torch.Generator().manual_seed(seed)).mul_(spread)
+    # Taking out a draw that has nothing to do with the noise adds as much again; the right one
+    # would leave the update, of norm 1 at most.
+    left = torch.from_numpy(decode(SCHEMA, payload).copy()) - known
+    assert float(left.norm()) > spread * SCHEMA.element_count**0.5
 
 
 def test_a_device_that_has_typed_much_tells_the_cap(scene: Scene) -> None:

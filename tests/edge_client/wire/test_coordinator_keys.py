@@ -11,6 +11,7 @@ from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.jobs.job import Trained
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import Certificates
+from privacy.identities.issuing_key import make_issuing_key
 from privacy.identities.party import Identity
 from protos import federation_pb2 as wire
 from tests.edge_client.stand_ins import (
@@ -87,6 +88,39 @@ def test_the_keys_of_a_lease_are_kept_before_its_model_is_fetched(
 
     assert kept == CoordinatorKeys(wrapping=ours[1].wrapping, signing=ours[1].signing)
     assert transport.named == ["fetch_model", "upload", "commit"]
+
+
+def test_keys_that_began_before_those_met_are_refused(
+    tmp_path: Path, authority: CertificateAuthority
+) -> None:
+    # Valid for weeks to come; but the device has met what replaced them.
+    now = time.time()
+    stolen = enrol(authority, tmp_path / "stolen", "coordinator", "coordinator", now=now - 60)
+    newer = enrol(authority, tmp_path / "newer", "coordinator", "coordinator", now=now)
+
+    kept, transport = serve(
+        tmp_path / "device", authority, known=newer.certificates, named=stolen.certificates
+    )
+
+    assert kept.signing == newer.certificates.signing
+    assert transport.calls == [("refuse_plan", make_lease().nonce, "certificate_unusable")]
+
+
+def test_what_a_former_issuing_key_certifies_is_refused_however_new_it_is(
+    tmp_path: Path, authority: CertificateAuthority
+) -> None:
+    now = time.time()
+    stolen = make_issuing_key(tmp_path, authority, now=now - 60)
+    issuer = make_issuing_key(tmp_path, authority, now=now - 60)
+    ours = enrol(issuer, tmp_path / "ours", "coordinator", "coordinator", now=now - 30)
+    thiefs = enrol(stolen, tmp_path / "thiefs", "coordinator", "coordinator", now=now)
+
+    kept, transport = serve(
+        tmp_path / "device", authority, known=ours.certificates, named=thiefs.certificates
+    )
+
+    assert kept.signing == ours.certificates.signing
+    assert transport.calls == [("refuse_plan", make_lease().nonce, "certificate_unusable")]
 
 
 def test_an_older_coordinator_names_none(

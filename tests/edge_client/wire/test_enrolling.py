@@ -8,16 +8,20 @@ from pathlib import Path
 
 import pytest
 
+import edge_client.wire.coordinator_keys as coordinator_keys_module
 import edge_client.wire.enrolling as enrolling_module
 from edge_client.folder.layout import DeviceFolder, DeviceFolderError, Enrolment
 from edge_client.wire.enrolling import enrol_device
 from edge_client.wire.refusal import RefusedError, UnreachableError
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import CertificateError, KeyUse
+from privacy.identities.chains import split_chain
 from privacy.identities.invite import Invite
+from privacy.identities.issuing_key import make_issuing_key
 from privacy.identities.keys import KeyFileError, public_key_sha256
 from privacy.identities.party import Identity
 from privacy.identities.signing_requests import SigningRequests, read_signing_request
+from privacy.identities.succession import state_successor
 from protos import federation_pb2 as wire
 from tests.privacy.conftest import RUN, enrol
 
@@ -34,6 +38,7 @@ class Coordinator:
         name: Whom the invites are for.
         now: Seconds since 1970 UTC, by the clocks of both ends.
         days: Life of the certificates that it gives.
+        former: What it shows about authorities before its own, DER.
     """
 
     authority: CertificateAuthority
@@ -43,6 +48,11 @@ class Coordinator:
     name: str = "device-0001"
     now: float = field(default_factory=time.time)
     days: float = 90.0
+
+    former: list[bytes] = field(default_factory=list)
+
+    async def show(self, address: str, own: object = None) -> list[bytes]:
+        return [*split_chain(self.identity.certificates.tls), *self.former]
 
     async def enrol(
         self, address: str, ca: bytes, token: bytes, requests: wire.SigningRequests
@@ -77,6 +87,8 @@ def coordinator(
 ) -> Coordinator:
     coordinator = Coordinator(*certified)
     monkeypatch.setattr(enrolling_module, "enrol", coordinator.enrol)
+    monkeypatch.setattr(enrolling_module, "shown_certificates", coordinator.show)
+    monkeypatch.setattr(coordinator_keys_module, "shown_certificates", coordinator.show)
     return coordinator
 
 
@@ -112,6 +124,37 @@ def test_a_device_keeps_its_own_keys_and_the_coordinators(
     assert (enrolment.client_name, enrolment.device_address) == ("device-0001", "localhost:7441")
     assert Identity.load(folder.identity).name == "device-0001"
     assert folder.coordinator().signing == coordinator.identity.certificates.signing
+
+
+def test_a_device_that_was_away_while_the_authority_was_replaced_enrols_again_in_its_folder(
+    tmp_path: Path, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, now = DeviceFolder(tmp_path / "device"), time.time()
+    enrolled(folder, coordinator)
+    first = coordinator.authority
+    second = CertificateAuthority.create(tmp_path / "second", RUN.hex(), now=now)
+    issuer = make_issuing_key(tmp_path / "second", second, now=now)
+    identity = enrol(issuer, tmp_path / "identity", "coordinator", "coordinator", now=now)
+    statement = state_successor(first, second.certificate, now=now)
+    former = [second.certificate, statement, first.certificate]
+    later = Coordinator(issuer, identity, former=former)
+    monkeypatch.setattr(enrolling_module, "enrol", later.enrol)
+    monkeypatch.setattr(enrolling_module, "shown_certificates", later.show)
+    monkeypatch.setattr(coordinator_keys_module, "shown_certificates", later.show)
+
+    def again(authorities: set[str] | None) -> Enrolment:
+        invite = invite_of(second.certificate)
+        return asyncio.run(enrol_device(folder, invite, now=now, authorities=authorities))
+
+    # Its owner is asked first, where the floor names the former one alone.
+    with pytest.raises(UnreachableError, match="owner has not allowed"):
+        again({first.fingerprint.hex()})
+    assert folder.enrolment().ca_certificate == first.certificate
+    again(None)
+
+    assert folder.enrolment().ca_certificate == second.certificate
+    assert Identity.load(folder.identity).authority == second.certificate
+    assert folder.coordinator().signing == identity.certificates.signing
 
 
 def test_a_lost_answer_is_asked_for_again_with_the_same_keys(

@@ -9,12 +9,13 @@ import grpc
 import pytest
 
 from edge_client.wire.refusal import UnreachableError
-from edge_client.wire.transport import PIECE_BYTES, Transport
+from edge_client.wire.transport import CHANNEL_OPTIONS, PIECE_BYTES, Transport
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
 from protos import federation_pb2 as wire
 from protos import federation_pb2_grpc as wire_grpc
 from protos.data_chunks import RESUMED_PIECE_BYTES
+from server.services import listeners
 from tests.privacy.conftest import RUN, enrol
 
 OFFSET = 1000
@@ -36,6 +37,22 @@ class BreakingCoordinator(wire_grpc.FederationServicer):
     ) -> wire.UploadResponse:
         await anext(aiter(request_iterator))
         return await context.abort(grpc.StatusCode.UNAVAILABLE, "as told")
+
+
+@pytest.mark.parametrize("options", [dict(CHANNEL_OPTIONS), dict(listeners._KEEPING_ALIVE)])
+def test_a_connection_lives_through_20_seconds_of_silence_and_not_through_a_minute(
+    options: dict[str, int],
+) -> None:
+    # At rest a ping goes out every so often, and its answer may take so long.
+    every_ms, answer_ms = options["grpc.keepalive_time_ms"], options["grpc.keepalive_timeout_ms"]
+
+    assert answer_ms > 20_000
+    assert every_ms + answer_ms <= 60_000
+
+
+def test_a_line_lost_in_the_middle_of_a_model_is_given_up_within_30_seconds() -> None:
+    # The pings that measure the line while data comes; gRPC's own limit is a minute.
+    assert 20_000 < dict(CHANNEL_OPTIONS)["grpc.http2.ping_timeout_ms"] <= 30_000
 
 
 async def upload(sealed: Path, device: Identity, coordinator: Identity) -> int:

@@ -7,7 +7,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import torch
+from google.protobuf.message import DecodeError
 
+from edge_client.agent.acceptance import PlanRefusedError, accept_plan
 from edge_client.child.optimiser_store import OptimiserStateError, read_optimiser_state
 from edge_client.child.own_text import OwnText
 from edge_client.datasets.text_set import DatasetError
@@ -31,7 +33,10 @@ from edge_client.personalisation.state import (
     read_state,
     write_state,
 )
+from edge_client.wire.transport import chunk_data
 from models.vector.schema import Role, Schema, TensorSpec
+from protos import federation_pb2 as wire
+from tests.edge_client.training_plan import make_plan
 from tests.fuzz.parties import RUN, parties
 from tests.fuzz.saved import saved_arrays
 from tests.fuzz.target import Prepared, Target, in_new_folders, of_bytes, of_file
@@ -46,6 +51,7 @@ def targets() -> Iterator[Target]:
     yield from _owners_files()
     yield from _text()
     yield from _folder()
+    yield from _messages()
     job = Job(
         device_folder="/device",
         plan=b"{}",
@@ -64,6 +70,12 @@ def targets() -> Iterator[Target]:
     yield Target("device/job", refused, of_bytes(decode_job, encode(job)), ("json",))
     outcome = encode(Trained(example_count=1, message_id=bytes(16)))
     yield Target("device/outcome", refused, of_bytes(decode_outcome, outcome), ("json",))
+
+
+def _messages() -> Iterator[Target]:
+    yield Target("device/lease", (DecodeError, PlanRefusedError), _leases, ("json",))
+    piece = wire.ModelChunk(data=b"model").SerializeToString()
+    yield Target("device/model-piece", (DecodeError,), of_bytes(chunk_data, piece), ("text",))
 
 
 def _owners_files() -> Iterator[Target]:
@@ -107,6 +119,19 @@ def _folder() -> Iterator[Target]:
         of_file(read_optimiser_state, momentum, name="state.npz"),
         ("npz", "zip"),
     )
+
+
+def _leases(folder: Path) -> Prepared:
+    write_starting_floor(folder / "floor.toml", accepts_no_guarantee=True)
+    floor, traffic = read_floor(folder / "floor.toml"), Traffic(folder / "traffic.json")
+    plan = msgspec.structs.replace(make_plan(), quorum=20, cohort_size=20)
+    lease = wire.Lease(plan=plan.encode(), nonce=bytes(16), round_number=1)
+    lease.download_bytes = lease.upload_bytes = 1 << 16
+
+    def read(content: bytes) -> object:
+        return accept_plan(wire.Lease.FromString(content), floor, traffic)
+
+    return Prepared(read, [lease.SerializeToString()])
 
 
 def _floors(folder: Path) -> Prepared:

@@ -107,3 +107,22 @@ def test_rubbish_is_no_request(rubbish: bytes) -> None:
 def test_a_huge_request_is_refused_unread() -> None:
     with pytest.raises(CertificateError, match="at most 16384 bytes, got 1000000"):
         read_signing_request(bytes(1_000_000), KeyUse.TLS)
+
+
+def test_the_kind_of_key_is_looked_at_before_a_signature_is_verified() -> None:
+    request = bytearray(request_by_hand(rsa.generate_private_key(65537, 2048), "signing"))
+    # A damaged signature, for which there is no time to be spent.
+    request[-1] ^= 1
+
+    with pytest.raises(CertificateError, match="must have 3072 or 4096 bits"):
+        read_signing_request(bytes(request), KeyUse.SIGNING)
+
+
+@pytest.mark.slow
+def test_three_requests_of_the_largest_keys_fit_an_enrolment_many_times_over() -> None:
+    key = rsa.generate_private_key(65537, 4096)
+
+    largest = len(make_signing_request(key, 64 * "n", KeyUse.WRAPPING))
+
+    # The listener takes 64 KiB; each request may have 16.
+    assert 3 * largest < (64 << 10) / 10

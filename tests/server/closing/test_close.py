@@ -63,6 +63,7 @@ def close(
             privacy=NoNoise() if privacy is None else privacy,
             slot_count=slot_count,
             generator=torch.Generator().manual_seed(seed),
+            seeded=True,
             example_cap=example_cap,
             personalisation=personalisation,
         ),

@@ -140,7 +140,7 @@ def test_a_run_costs_what_the_accountant_makes_of_rounds_and_evaluations(
     privacy: str, rounds: str, store: Store
 ) -> None:
     federation = config(privacy.replace("8.0", "100.0"), rounds, more=DEVICES)
-    gate = RoundGate(federation, store, RUN)
+    gate = RoundGate(federation, store, RUN, published=lambda: None)
 
     spent: list[PrivacyEvent] = []
     for number in (1, 2):
@@ -174,12 +174,19 @@ def test_gaussian_releases_add_up_as_their_inverse_squares() -> None:
 def test_a_round_that_fits_only_without_its_evaluation_is_not_begun(store: Store) -> None:
     round_event = GaussianRelease(noise_multiplier=1.5, adjacency="zero-out", sampling=None)
     budget = epsilon_of([round_event] * 2, 1e-3) + 0.01
-    gate = RoundGate(config(CENTRAL.replace("8.0", str(budget)), more=DEVICES), store, RUN)
+    gate = RoundGate(
+        config(CENTRAL.replace("8.0", str(budget)), more=DEVICES),
+        store,
+        RUN,
+        published=lambda: None,
+    )
     released(store, round_event)
 
     with pytest.raises(BudgetExceededError, match=r"with its evaluation by devices, .* less often"):
         gate.admit(2)
-    bare = RoundGate(config(CENTRAL.replace("8.0", str(budget))), store, RUN)
+    bare = RoundGate(
+        config(CENTRAL.replace("8.0", str(budget))), store, RUN, published=lambda: None
+    )
     assert bare.admit(2) == pytest.approx(budget - 0.01)
 
 

@@ -57,7 +57,7 @@ def report(
     )
 
 
-def test_counts_are_added_up_and_the_evaluation_ends_with_the_last(
+def test_reports_are_gathered_and_the_evaluation_ends_with_the_last(
     evaluation: DeviceEvaluation,
 ) -> None:
     assert evaluation.begin(["a", "b"], round_in_hand(4), NOW)
@@ -67,8 +67,10 @@ def test_counts_are_added_up_and_the_evaluation_ends_with_the_last(
     assert evaluation.tick(NOW) is None
     evaluation.report("b", report(leases["b"].nonce, tokens=30, loss=1.0, top1=3, top3=4), NOW)
 
-    total = Counts(token_count=40, log_loss_sum=6.0, top1_hits=4, top3_hits=6)
-    assert evaluation.tick(NOW) == total
+    assert evaluation.tick(NOW) == [
+        Counts(token_count=10, log_loss_sum=5.0, top1_hits=1, top3_hits=2),
+        Counts(token_count=30, log_loss_sum=1.0, top1_hits=3, top3_hits=4),
+    ]
     assert evaluation.in_hand is None
     assert evaluation.next_wakeup is None
     # The lease is of the round that starts from the model.
@@ -82,16 +84,16 @@ def test_a_repeated_report_counts_once(evaluation: DeviceEvaluation) -> None:
     evaluation.report("a", report(lease.nonce), NOW)
     evaluation.report("a", report(lease.nonce), NOW)
 
-    assert evaluation.tick(NOW + 60.0) == Counts(
-        token_count=10, log_loss_sum=5.0, top1_hits=1, top3_hits=2
-    )
+    assert evaluation.tick(NOW + 60.0) == [
+        Counts(token_count=10, log_loss_sum=5.0, top1_hits=1, top3_hits=2)
+    ]
 
 
 def test_without_a_quorum_it_comes_to_nothing(evaluation: DeviceEvaluation) -> None:
     evaluation.begin(["a", "b"], round_in_hand(4), NOW)
 
     assert evaluation.next_wakeup == NOW + 60.0
-    assert evaluation.tick(NOW + 60.0) == Counts()
+    assert evaluation.tick(NOW + 60.0) == []
 
 
 def test_too_few_devices_are_not_asked_at_all(evaluation: DeviceEvaluation) -> None:
@@ -106,9 +108,9 @@ def test_nobody_waits_for_a_device_that_declines(evaluation: DeviceEvaluation) -
 
     evaluation.decline("b")
 
-    counts = evaluation.tick(NOW)
-    assert isinstance(counts, Counts)
-    assert counts.token_count == 10
+    reports = evaluation.tick(NOW)
+    assert isinstance(reports, list)
+    assert [counts.token_count for counts in reports] == [10]
 
 
 @pytest.mark.parametrize(

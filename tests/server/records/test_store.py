@@ -1,3 +1,4 @@
+import resource
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -104,7 +105,7 @@ def test_a_store_of_a_newer_version_is_refused(store: Store, store_settings: Sto
     with store.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
 
-    with pytest.raises(StoreError, match=r"newer sotto than this one.* 0004; update sotto"):
+    with pytest.raises(StoreError, match=r"newer sotto than this one.* 0005; update sotto"):
         open_store(store_settings)
 
 
@@ -155,3 +156,17 @@ def test_a_full_disk_keeps_nothing_of_the_transaction(store: Store) -> None:
 
     with store.read() as connection:
         assert connection.execute(select(tokens)).first() is None
+
+
+def test_a_store_that_lacks_a_descriptor_says_so(tmp_path: Path) -> None:
+    store = open_store(StoreSettings(url=f"sqlite:///{tmp_path / 'store.sqlite'}"))
+    # Its one connection is lent, so the next transaction needs another.
+    with store.read():
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            with pytest.raises(OSError, match="Too many open files"), store.read():
+                pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    store.close()

@@ -214,6 +214,22 @@ def test_under_a_guarantee_no_row_says_who_was_set_aside_or_sent_to_an_earlier_a
         assert connection.execute(select(contributions)).all() == []
 
 
+def test_where_no_noise_covers_a_count_the_places_are_recorded_and_not_the_updates(
+    store: Store,
+    releases: ReleaseFolder,
+    new_release: MakeRelease,
+    initial: bytes,
+    two_updates: Inbox,
+) -> None:
+    new = new_release(1, initial)
+    guarded = msgspec.structs.replace(new.plan, privacy=CENTRAL)
+
+    release(store, releases, replace(new, plan=guarded))
+
+    # Two of the three clients' updates are in it.
+    assert list_releases(store)[0].contribution_count == 3
+
+
 def test_figures_can_follow_a_release(
     store: Store, releases: ReleaseFolder, new_release: MakeRelease, initial: bytes
 ) -> None:

@@ -1,5 +1,6 @@
 """What the coordinator looks at before it acknowledges an update."""
 
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -268,3 +269,20 @@ def test_what_did_not_open_is_not_at_hand(opener: UpdateOpener, sent: Send) -> N
         with pytest.raises(RefusedError) as caught:
             opener.check(sealed)
         assert caught.value.code is RefusalCode.MALFORMED_UPDATE
+
+
+def test_an_acknowledged_update_is_not_lost_for_want_of_a_descriptor(
+    opener: UpdateOpener, sent: Send
+) -> None:
+    sealed = sent(upload(0.01, 0.1))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # From here on nothing opens in this process.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            list(opener.each([sealed]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    (opened,) = [update is not None for update in opener.each([sealed])]
+    assert opened

@@ -1,15 +1,21 @@
 """One update that cannot count expires with its reason; the others make the round."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 from numpy.typing import NDArray
 from sqlalchemy import select
 
 from models.settings.model import schema_of
 from privacy.identities.party import Identity
+from privacy.noise.calibrated_settings import CentralNoise
+from privacy.noise.settings import PaperServerNoise
+from server.aggregation.settings import MeanSettings
+from server.closing.close import noise_generator
 from server.devices.device_certificates import StoredCertificate, add_certificates
 from server.downlink.attempt_in_hand import RoundInHand
 from server.machine.answers import Close, Lease
@@ -25,6 +31,13 @@ from tests.server.sealing import Parties, configure, make_parties, round_in_hand
 
 CONFIG = configure()
 ELEMENTS = schema_of(CONFIG.model).element_count
+CENTRAL = CentralNoise(
+    noise_multiplier=1.0,
+    delta=1e-3,
+    epsilon_budget=100.0,
+    clipping_norm=100.0,
+    adjacency="zero-out",
+)
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +133,54 @@ def test_the_mean_of_what_was_acknowledged_moves_the_model(
     assert closed is not None
     assert set(closed.parameters.tolist()) == {3.0}
     assert expired(store) == {}
+
+
+@pytest.mark.slow
+def test_the_papers_noise_is_not_what_the_plans_seed_draws(
+    store: Store, in_hand: RoundInHand, round_sum: RoundSum, acknowledge: Acknowledge
+) -> None:
+    noisy = PaperServerNoise(randomisation_magnitude=0.5, clipping_norm=100.0)
+    in_hand = replace(in_hand, plan=structs.replace(in_hand.plan, privacy=noisy))
+    for slot in range(3):
+        acknowledge(slot, filled(0.0))
+
+    first, again = (round_sum.close(order(store), in_hand, torch.zeros(ELEMENTS)) for _ in range(2))
+
+    assert first is not None
+    assert again is not None
+    known = torch.empty(ELEMENTS).normal_(generator=noise_generator(CONFIG.seed, 1)) * 0.5
+    # Every pair of draws is as far apart as two that know nothing of each other: √2 · 0.5 an
+    # element. The mean of their squares strays by half of it once in a million rounds.
+    for one, other in ((first.parameters, again.parameters), (first.parameters, known)):
+        assert float((one - other).square().mean()) == pytest.approx(2 * 0.5**2, rel=0.5)
+
+
+@pytest.fixture
+def central_sum(store: Store, inbox: Inbox, parties: Parties, round_sum: RoundSum) -> RoundSum:
+    """Sum the same round under ``central``; its devices' keys are known by now."""
+    weights = MeanSettings(weighting="equal")
+    config = structs.replace(CONFIG, privacy=CENTRAL, aggregation=weights)
+    return round_sum_of(config, store, inbox, parties.coordinator, method_state_of(config))
+
+
+@pytest.mark.slow
+def test_where_no_noise_covers_a_count_the_log_tells_none_and_no_reason(
+    store: Store,
+    in_hand: RoundInHand,
+    central_sum: RoundSum,
+    acknowledge: Acknowledge,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    in_hand = replace(in_hand, plan=structs.replace(in_hand.plan, privacy=CENTRAL))
+    for slot, value in enumerate((0.0, 1e30, 1e30)):
+        acknowledge(slot, filled(value))
+
+    central_sum.close(order(store), in_hand, torch.zeros(ELEMENTS))
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "round 1: not every update counts"
+    ]
+    assert set(expired(store).values()) == {"it did not count"}
 
 
 @pytest.mark.slow

@@ -52,7 +52,9 @@ def test_a_round_is_what_the_devices_and_the_coordinator_compute_one_by_one(
     contributions = []
     for slot, name in enumerate(sorted(source.choose(sorted(population.clients), 3))):
         examples = population.clients[name]
-        result = LocalTrainer(plan).train(received, examples, round_number=1, client_name=name)
+        result = LocalTrainer(plan, seeded=True).train(
+            received, examples, round_number=1, client_name=name
+        )
         contributions.append(Contribution(slot, result.update, result.example_count, name))
     closed = close_round(
         received,

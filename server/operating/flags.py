@@ -1,0 +1,141 @@
+"""Settings of ``sotto-server``'s subcommands, as their flags give them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from privacy.foundation.flags import Flag
+from privacy.foundation.whole_number_flags import at_least_one
+from privacy.identities.keys import read_passphrase
+from server.config.federation import preset_names
+
+
+class OnFolder(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of a command on a federation.
+
+    Attributes:
+        folder: The federation's folder.
+    """
+
+    folder: Annotated[Path, Flag("DIR", positional=True)]
+
+
+class Hosted(OnFolder, frozen=True, kw_only=True):
+    """A federation and where devices find it.
+
+    Attributes:
+        hostname: Name or address under which devices reach this machine; may be repeated, and the
+            first stands in invites.
+    """
+
+    hostname: Annotated[list[str], Flag("HOST")] = []
+
+
+class Founding(Hosted, frozen=True, kw_only=True):
+    """A federation to found.
+
+    Attributes:
+        preset: Settings that ship with sotto.
+        config: Settings of your own, TOML.
+        passphrase_file: Owner-only file whose first line encrypts the authority's key.
+    """
+
+    preset: Annotated[str | None, Flag(choices=preset_names, one_of="source")] = None
+    config: Annotated[Path | None, Flag("FILE", one_of="source")] = None
+    passphrase_file: Annotated[Path | None, Flag("FILE")] = None
+
+
+class WithAuthority(OnFolder, frozen=True, kw_only=True):
+    """A federation whose authority's key is at hand.
+
+    Attributes:
+        authority_key: The authority's key (default: DIR/authority/authority.key).
+        passphrase_file: Owner-only file whose first line opens that key.
+    """
+
+    authority_key: Annotated[Path | None, Flag("FILE")] = None
+    passphrase_file: Annotated[Path | None, Flag("FILE")] = None
+
+
+class Succeeding(WithAuthority, frozen=True, kw_only=True):
+    """An authority to replace.
+
+    Attributes:
+        authority_key: The authority's key until now (default: DIR/authority/authority.key).
+        passphrase_file: Owner-only file whose first line opens that key.
+        new_passphrase_file: Owner-only file whose first line encrypts the new authority's key.
+    """
+
+    new_passphrase_file: Annotated[Path | None, Flag("FILE")] = None
+
+
+class Invites(OnFolder, frozen=True, kw_only=True):
+    """Invites to write.
+
+    Attributes:
+        count: New devices.
+        client: A known device that enrols again.
+        out: Folder for the invites (default: DIR/invites).
+    """
+
+    count: Annotated[int, Flag(parse=at_least_one, one_of="whom")] = 1
+    client: Annotated[str | None, Flag("NAME", one_of="whom")] = None
+    out: Annotated[Path | None, Flag("DIR")] = None
+
+
+class Reported(OnFolder, frozen=True, kw_only=True):
+    """A report of a federation.
+
+    Attributes:
+        json: Print JSON instead of a table.
+    """
+
+    json: bool = False
+
+
+class Rounds(Reported, frozen=True, kw_only=True):
+    """Rounds to list.
+
+    Attributes:
+        first_round: Begin here.
+    """
+
+    first_round: Annotated[int, Flag("N", parse=at_least_one)] = 1
+
+
+class OneClient(OnFolder, frozen=True, kw_only=True):
+    """One device.
+
+    Attributes:
+        client: Device, enrolled or invited, as device-0001.
+    """
+
+    client: Annotated[str, Flag("NAME", positional=True)]
+
+
+class Backup(OnFolder, frozen=True, kw_only=True):
+    """An archive to write.
+
+    Attributes:
+        out: Archive to write.
+    """
+
+    out: Annotated[Path, Flag("FILE")]
+
+
+class Restoring(msgspec.Struct, frozen=True, kw_only=True):
+    """An archive to unpack.
+
+    Attributes:
+        archive: Archive made by backup.
+        folder: The federation's folder.
+    """
+
+    archive: Annotated[Path, Flag("FILE", positional=True)]
+    folder: Annotated[Path, Flag("DIR", positional=True)]
+
+
+def passphrase_in(path: Path | None) -> bytes | None:
+    """Return the first line of a file that was named, read now; KeyFileError if it is empty."""
+    return None if path is None else read_passphrase(path)
