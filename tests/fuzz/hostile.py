@@ -56,8 +56,8 @@ def _toml() -> Iterator[bytes]:
 def _text() -> Iterator[bytes]:
     yield b"\xff\xfe"
     yield b"\n" * MIB
-    yield b"a " * (MIB // 2)
-    yield b"a" * MIB
+    yield b"a " * (MIB // 8)
+    yield b"a" * (MIB // 4)
     yield b"word\n\0"
     yield b"\xed\xa0\x80"
 
@@ -106,6 +106,8 @@ def _gzip() -> Iterator[bytes]:
 def _xml() -> Iterator[bytes]:
     yield b"<smsCorpus>" + b"<a>" * (MIB // 3)
     yield b"<smsCorpus><message><text>" + b"&amp;" * (MIB // 5)
+    yield b'<?xml version="1.0" encoding="utf-4"?><smsCorpus/>'
+    yield b'<?xml version="1.0" encoding="shift_jis"?><smsCorpus/>'
     yield b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'
     yield b"<smsCorpus " + b" ".join(b'a%d="1"' % number for number in range(100_000)) + b"/>"
 
