@@ -7,14 +7,22 @@ from pathlib import Path
 import msgspec
 from google.protobuf.message import DecodeError
 
-from models.plan.release_record import ReleaseError
+from models.plan.plan import download_schema, plan_schema
+from models.plan.release_record import PERSONALISATION_FILE, ReleaseError
+from models.text.vocabulary import Vocabulary
+from models.vector.schema import Role
 from protos import federation_pb2, keyboard_pb2
 from server.config.federation import ConfigError, read_config
 from server.devices.upload_piece import read_piece
 from server.operating.backup import BackupError, BackupManifest, restore_backup
+from server.personalisation.registry import build_server_half
 from server.records.folder import ServerFolder
 from server.releases.files import read_release
+from server.releases.method_state import MethodState, MethodStateError
 from server.releases.metrics_log import MetricsLog
+from server.releases.public_evaluation import EvaluationTextError, PublicText
+from tests.export.conftest import WORDS, plan_of
+from tests.export.people_scene import FEDTP, PERSONAL_SETTINGS
 from tests.fuzz.parties import RUN
 from tests.fuzz.readers.export import scene
 from tests.fuzz.saved import tarred
@@ -42,6 +50,9 @@ def targets() -> Iterator[Target]:
     log = b'{"round":1,"perplexity":12.5}\n{"round":2}\n'
     lines = of_file(lambda path: MetricsLog(path).complete([]), log)
     yield Target("server/metrics-log", (), lines, ("json", "text"))
+    read_public = of_file(_public, b"good morning to you\nsee you\n")
+    yield Target("server/public-text", (EvaluationTextError,), read_public, ("text",))
+    yield Target("server/method-state", (MethodStateError,), _method_state)
     yield from _messages()
 
 
@@ -56,6 +67,20 @@ def _messages() -> Iterator[Target]:
     )
     text = keyboard_pb2.NextRequest(text="see you").SerializeToString()
     yield Target("server/next-word", refused, of_bytes(keyboard_pb2.NextRequest.FromString, text))
+
+
+def _public(path: Path) -> object:
+    return PublicText(path, Vocabulary(WORDS))
+
+
+def _method_state(_folder: Path) -> Prepared:
+    plan = plan_of(PERSONAL_SETTINGS, Vocabulary(WORDS), personalisation=FEDTP)
+    half = build_server_half(
+        plan.personalisation, download_schema(plan), model=plan.model, run_seed=plan.seed
+    )
+    state = MethodState(half, plan_schema(plan).with_roles(Role.GENERATED))
+    kept = scene().folder / "releases" / "000001" / PERSONALISATION_FILE
+    return Prepared(state.restore, [kept.read_bytes()])
 
 
 def _restored(folder: Path, content: bytes) -> object:
