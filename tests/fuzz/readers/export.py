@@ -11,16 +11,18 @@ import msgspec
 import numpy as np
 
 from export.bundles.files import open_files
-from export.bundles.keyboard_bundle import Bundle, load_bundle
+from export.bundles.keyboard_bundle import Bundle, load_bundle, load_speech_bundle
 from export.bundles.manifest import Manifest
 from export.bundles.manifest_entries import BundleError, FileDigest
 from export.bundles.signed_files import MANIFEST_FILE
+from export.bundles.speech_manifest import SpeechManifest
 from export.faces.family import ExportError
 from export.graphs.registry import parse_graph
 from export.making.everybody import export_everybody
 from export.making.keyboard import KeyboardKind
 from export.making.person_of_release import export_people
 from export.making.released_model import export_bundle
+from export.making.speech import VoiceKind
 from export.people.adapter import Resting, decode_adapter, encode_adapter
 from export.people.people_file import (
     MAKER_FILE,
@@ -39,6 +41,7 @@ from models.text.vocabulary import Vocabulary
 from privacy.identities.certificates import certificate_pem
 from tests.export.conftest import SETTINGS, WORDS, random_parameters, write_release
 from tests.export.people_scene import release_with_people
+from tests.export.voices import speech_plan, speech_release
 from tests.fuzz.parties import parties
 from tests.fuzz.target import Prepared, Target, in_new_folders, of_bytes, of_file
 
@@ -74,6 +77,7 @@ def targets() -> Iterator[Target]:
     """Yield this package's targets."""
     refused = (BundleError,)
     yield Target("export/manifest", refused, _manifests, ("json",))
+    yield Target("export/speech-manifest", refused, _speech_manifest, ("json",))
     yield Target("export/bundle", refused, _zips(load_bundle, "bundle.zip"), ("zip",))
     names = ("bundle.zip", "ada.zip", "people.zip")
     yield Target("export/kind", refused, _zips(kind_of, *names), ("zip",))
@@ -107,6 +111,17 @@ def targets() -> Iterator[Target]:
 def _manifests(_folder: Path) -> Prepared:
     known = (scene().bundle, scene().shared)
     return Prepared(Manifest.decode, [one.manifest.encode() for one in known])
+
+
+@functools.cache
+def _voice() -> SpeechManifest:
+    folder = Path(tempfile.mkdtemp())
+    export_bundle(VoiceKind(), speech_release(folder, speech_plan()), folder / "voice.zip")
+    return load_speech_bundle(folder / "voice.zip").manifest
+
+
+def _speech_manifest(_folder: Path) -> Prepared:
+    return Prepared(SpeechManifest.decode, [_voice().encode()])
 
 
 def _zips(read: Callable[[Path], object], *names: str) -> Callable[[Path], Prepared]:
