@@ -15,7 +15,9 @@ import zlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import onnx
 
+from export.people.adapter import encode_adapter
 from tests.models.plan.mutated_plans import honest_plans
 
 MIB = 1 << 20
@@ -149,6 +151,25 @@ def _der() -> Iterator[bytes]:
     yield b""
 
 
+def _adapter() -> Iterator[bytes]:
+    tensors = {"personal.a": np.ones((3, 4), np.float32)}
+    yield encode_adapter(tensors, "float32").replace(b"personal.a", b"\x93ersonal.a")
+
+
+def _graph() -> Iterator[bytes]:
+    # An axis, then a type, whose name is no UTF-8.
+    taken = onnx.helper.make_tensor_value_info("taken", onnx.TensorProto.FLOAT, ["rows"])
+    given = onnx.helper.make_tensor_value_info("given", onnx.TensorProto.FLOAT, ["rows"])
+    node = onnx.helper.make_node("Identity", ["taken"], ["given"])
+    graph = onnx.helper.make_graph([node], "graph", [taken], [given])
+    opset = onnx.helper.make_opsetid("", 21)
+    model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10)
+    encoded = model.SerializeToString()
+    yield encoded
+    yield encoded.replace(b"rows", b"\x89ows")
+    yield encoded.replace(b"Identity", b"\x9ddentity")
+
+
 def _plan() -> Iterator[bytes]:
     # Sizes that multiply to more than any device has, each of them alone and all together.
     for plan in honest_plans():
@@ -166,7 +187,9 @@ def _recogniser() -> Iterator[bytes]:
 
 
 _FORMATS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "adapter": _adapter,
     "der": _der,
+    "graph": _graph,
     "gzip": _gzip,
     "json": _json,
     "npz": _npz_files,

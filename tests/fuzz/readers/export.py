@@ -92,9 +92,9 @@ def targets() -> Iterator[Target]:
     for resting in restings:
         encoded = encode_adapter(_ADAPTER, resting)
         read = functools.partial(decode_adapter, shapes=_SHAPES, resting=resting)
-        yield Target(f"export/adapter-{resting}", refused, of_bytes(read, encoded))
-    yield Target("export/graph", (ExportError,), _graphs(parse_graph))
-    yield Target("export/session", (GraphError,), _graphs(NextWordGraph))
+        yield Target(f"export/adapter-{resting}", refused, of_bytes(read, encoded), ("adapter",))
+    yield Target("export/graph", (ExportError,), _graphs(parse_graph), ("graph",))
+    yield Target("export/session", (GraphError,), _graphs(NextWordGraph), ("graph",))
     for name in ("release.json", "plan.json", "vocabulary.txt", "parameters.bin"):
         hostile = ("json",) if name.endswith(".json") else ("text",)
         yield Target(f"export/release/{name}", (ReleaseError,), _release(name), hostile)
