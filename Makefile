@@ -44,8 +44,8 @@ papers: $(STAMP) ## Run the slow reproductions of the papers' figures
 	$(BIN)/python -m pytest -m papers
 
 fuzz: $(STAMP) ## Run every reader on made-up bytes, FUZZ_SECONDS=60 each
-	@$(BIN)/pip install --quiet --no-input -e '.[fuzz]'
-	@$(BIN)/python -m tests.fuzz.run --seconds $(FUZZ_SECONDS)
+	@$(BIN)/python -m pip install --quiet --no-input -e '.[fuzz]'
+	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 check: $(STAMP) ## Check format, lint, types, import directions, generated code and the house's limits
 	$(BIN)/ruff format --check $(SOURCES)

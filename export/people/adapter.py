@@ -122,11 +122,12 @@ def _parameters(encoded: bytes) -> dict[str, NDArray[Any]]:
         path = Path(folder) / f"person{_SUFFIX}"
         path.write_bytes(encoded)
         try:
-            adapter = runtime.AdapterFormat.read_adapter(str(path))
-        except RuntimeError:
+            held = runtime.AdapterFormat.read_adapter(str(path)).get_parameters()
+        # The second: a name in it is no UTF-8.
+        except (RuntimeError, UnicodeDecodeError):
             raise BundleError("the adapter cannot be read: it is damaged") from None
         # Copied: the file that they lie in goes.
-        return {name: value.numpy().copy() for name, value in adapter.get_parameters().items()}
+        return {name: value.numpy().copy() for name, value in held.items()}
 
 
 # Any: the module has no types.

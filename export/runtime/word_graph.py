@@ -117,9 +117,15 @@ class NextWordGraph(PersonalGraph):
                 f"a next-word graph must take {TOKENS} and {TOP_K} and give {self._outputs}, "
                 f"got {sorted(self._taken)} and {sorted(self._given)}"
             )
-        self.vocabulary_size = int(self._given[DISTRIBUTION][1])
-        context = self._session.get_modelmeta().custom_metadata_map.get(CONTEXT_SIZE)
-        self.context_size: int | None = None if context is None else int(context)
+        try:
+            self.vocabulary_size = int(self._given[DISTRIBUTION][1])
+            context = self._session.get_modelmeta().custom_metadata_map.get(CONTEXT_SIZE)
+            self.context_size: int | None = None if context is None else int(context)
+        except (IndexError, TypeError, ValueError):
+            raise GraphError(
+                f"a next-word graph must say how many words {DISTRIBUTION} has, and "
+                f"{CONTEXT_SIZE}, if it does, as a whole number"
+            ) from None
 
     def fresh_state(self, batch_size: int = 1) -> State:
         """Return the state of ``batch_size`` texts that have not begun."""
@@ -216,8 +222,11 @@ def load_session(graph: bytes, thread_count: int) -> "onnxruntime.InferenceSessi
 
 # Any: onnxruntime's own description of inputs or outputs, and extents of axes.
 def shapes_of(described: Any) -> dict[str, tuple[Any, ...]]:
-    """Return the shape of each input or output by name."""
-    return {item.name: tuple(item.shape) for item in described}
+    """Return the shape of each input or output by name; GraphError if a name is no UTF-8."""
+    try:
+        return {item.name: tuple(item.shape) for item in described}
+    except UnicodeDecodeError:
+        raise GraphError("the names in a graph must be UTF-8") from None
 
 
 # Any: arrays of whatever dtype an input or an output has.
@@ -261,4 +270,5 @@ def _runtime_errors() -> tuple[type[Exception], ...]:
         errors.InvalidProtobuf,
         errors.NotImplemented,
         errors.RuntimeException,
+        UnicodeDecodeError,  # of a message that names a part of the graph which is no UTF-8
     )

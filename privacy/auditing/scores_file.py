@@ -32,16 +32,15 @@ class ScoresFile(NamedTuple):
 
 def read_scores(path: Path) -> ScoresFile:
     """Return the scores in a file; AuditError if it breaks the rules above."""
+    by_canary: dict[str, list[tuple[float, bool]]] = {}
     try:
-        text = read_bounded(path, _LARGEST_BYTES).decode()
-        rows = list(csv.reader(io.StringIO(text, newline="")))
+        rows = csv.reader(io.StringIO(read_bounded(path, _LARGEST_BYTES).decode(), newline=""))
+        if next(rows, None) != HEADER:
+            raise AuditError(f"{path} must begin with the line {','.join(HEADER)}")
+        for number, row in enumerate(rows, start=2):
+            by_canary.setdefault(row[0] if row else "", []).append(_line(row, f"{path}:{number}"))
     except (csv.Error, UnicodeDecodeError) as error:
         raise AuditError(f"{path} must be CSV in UTF-8: {error}") from None
-    if not rows or rows[0] != HEADER:
-        raise AuditError(f"{path} must begin with the line {','.join(HEADER)}")
-    by_canary: dict[str, list[tuple[float, bool]]] = {}
-    for number, row in enumerate(rows[1:], start=2):
-        by_canary.setdefault(row[0] if row else "", []).append(_line(row, f"{path}:{number}"))
     counts = {len(lines) for lines in by_canary.values()}
     if len(counts) != 1:
         raise AuditError(

@@ -60,7 +60,8 @@ class MetricsLog:
         end = content.rfind(b"\n") + 1
         if end < len(content):
             os.truncate(self._path, end)
-        return {number for line in content[:end].splitlines() for number in _round_of(line)}
+        lines = filter(None, content[:end].splitlines())
+        return {number for line in lines for number in _round_of(line)}
 
 
 def _figures(release: ReleaseSummary) -> dict[str, object]:

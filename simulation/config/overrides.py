@@ -59,8 +59,8 @@ def with_setting(tables: Mapping[str, Any], path: tuple[str, ...], value: object
 
 def _split(text: str) -> list[str]:
     """Split at commas outside brackets and quotes."""
-    parts, depth, quote = [""], 0, ""
-    for letter in text:
+    parts, start, depth, quote = [], 0, 0, ""
+    for place, letter in enumerate(text):
         if quote:
             quote = "" if letter == quote else quote
         elif letter in "\"'":
@@ -68,9 +68,9 @@ def _split(text: str) -> list[str]:
         else:
             depth += (letter in _OPENING) - (letter in _CLOSING)
         if letter == "," and depth == 0 and not quote:
-            parts.append("")
-        else:
-            parts[-1] += letter
+            parts.append(text[start:place])
+            start = place + 1
+    parts.append(text[start:])
     return [part.strip() for part in parts if part.strip()]
 
 

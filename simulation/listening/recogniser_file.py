@@ -10,6 +10,7 @@ from models.vector.tensor_file import TensorFileError, decode_tensors, encode_te
 from privacy.foundation.atomic_files import READABLE, write_atomically
 from privacy.foundation.strict_json import decode_json
 
+_LARGEST_WIDTH = 1 << 16
 _SETTINGS, _CORPUS = "settings", "corpus"
 
 
@@ -46,11 +47,19 @@ def load_recogniser(path: Path, *, corpus: str) -> SpeechRecogniser:
         raise RecogniserFileError(
             f"{path} was trained on other clips than those of this corpus; {remedy}"
         )
-    recogniser = SpeechRecogniser(settings)
-    shapes = {name: tuple(tensor.shape) for name, tensor in recogniser.state_dict().items()}
-    if shapes != {name: tensor.shape for name, tensor in tensors.items()}:
+    if _shapes(settings) != {name: tensor.shape for name, tensor in tensors.items()}:
         raise RecogniserFileError(
             f"{path} has other tensors than a recogniser of its settings; {remedy}"
         )
+    recogniser = SpeechRecogniser(settings)
     recogniser.load_state_dict({name: torch.tensor(tensor) for name, tensor in tensors.items()})
     return recogniser.eval()
+
+
+def _shapes(settings: RecogniserSettings) -> dict[str, tuple[int, ...]] | None:
+    """Return the shapes of a recogniser's tensors without making them; None for far too large."""
+    if max(msgspec.structs.astuple(settings)) > _LARGEST_WIDTH:
+        return None
+    with torch.device("meta"):
+        made = SpeechRecogniser(settings)
+    return {name: tuple(tensor.shape) for name, tensor in made.state_dict().items()}

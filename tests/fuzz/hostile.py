@@ -7,13 +7,22 @@ UTF-8, numbers of thousands of digits, headers that ask for more memory than the
 import functools
 import gzip
 import io
+import json
+import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import onnx
+
+from export.people.adapter import encode_adapter
+from tests.models.plan.mutated_plans import honest_plans
 
 MIB = 1 << 20
+_COUNTS = rb"\w*(?:layer|block|stage)_count"
+_SIZES = rb"\w*(?:size|channels|count)"
 
 
 def _json() -> Iterator[bytes]:
@@ -49,8 +58,8 @@ def _toml() -> Iterator[bytes]:
 def _text() -> Iterator[bytes]:
     yield b"\xff\xfe"
     yield b"\n" * MIB
-    yield b"a " * (MIB // 2)
-    yield b"a" * MIB
+    yield b"a " * (MIB // 8)
+    yield b"a" * (MIB // 4)
     yield b"word\n\0"
     yield b"\xed\xa0\x80"
 
@@ -75,10 +84,8 @@ def _npz_files() -> Iterator[bytes]:
 
 
 def _zip() -> Iterator[bytes]:
-    zeros = io.BytesIO()
-    with zipfile.ZipFile(zeros, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("a.xml", bytes(100 * MIB))
-    yield zeros.getvalue()
+    yield _bomb("a.xml")
+    yield _bomb("pixels.npy")
     for method in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w", method) as archive:
@@ -92,14 +99,17 @@ def _zip() -> Iterator[bytes]:
 
 
 def _gzip() -> Iterator[bytes]:
-    yield gzip.compress(bytes(48 * MIB), 1)
-    yield gzip.compress(b"\n" * (24 * MIB), 1)
+    # An archive of many members, one after another.
+    yield gzip.compress(bytes(8 * MIB), 1) * 32
+    yield gzip.compress(b"\n" * (8 * MIB), 1) * 8
     yield gzip.compress(b'{"text":"a"}\n')[:-4]
 
 
 def _xml() -> Iterator[bytes]:
     yield b"<smsCorpus>" + b"<a>" * (MIB // 3)
     yield b"<smsCorpus><message><text>" + b"&amp;" * (MIB // 5)
+    yield b'<?xml version="1.0" encoding="utf-4"?><smsCorpus/>'
+    yield b'<?xml version="1.0" encoding="shift_jis"?><smsCorpus/>'
     yield b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'
     yield b"<smsCorpus " + b" ".join(b'a%d="1"' % number for number in range(100_000)) + b"/>"
 
@@ -141,13 +151,52 @@ def _der() -> Iterator[bytes]:
     yield b""
 
 
+def _adapter() -> Iterator[bytes]:
+    tensors = {"personal.a": np.ones((3, 4), np.float32)}
+    yield encode_adapter(tensors, "float32").replace(b"personal.a", b"\x93ersonal.a")
+
+
+def _graph() -> Iterator[bytes]:
+    # An axis, then a type, whose name is no UTF-8.
+    taken = onnx.helper.make_tensor_value_info("taken", onnx.TensorProto.FLOAT, ["rows"])
+    given = onnx.helper.make_tensor_value_info("given", onnx.TensorProto.FLOAT, ["rows"])
+    node = onnx.helper.make_node("Identity", ["taken"], ["given"])
+    graph = onnx.helper.make_graph([node], "graph", [taken], [given])
+    opset = onnx.helper.make_opsetid("", 21)
+    model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10)
+    encoded = model.SerializeToString()
+    yield encoded
+    yield encoded.replace(b"rows", b"\x89ows")
+    yield encoded.replace(b"Identity", b"\x9ddentity")
+
+
+def _plan() -> Iterator[bytes]:
+    # Sizes that multiply to more than any device has, each of them alone and all together.
+    for plan in honest_plans():
+        encoded = plan.encode()
+        for names, value in ((_COUNTS, b"1000000"), (_COUNTS, b"65536"), (_SIZES, b"65536")):
+            yield re.sub(rb'"(%s)":\d+' % names, rb'"\1":' + value, encoded)
+
+
+def _recogniser() -> Iterator[bytes]:
+    # No tensors, and settings of a network of many gigabytes.
+    for width in (30_000, 1 << 40):
+        described = {"settings": json.dumps({"channels": width}), "corpus": "00" * 32}
+        header = json.dumps({"__metadata__": described}).encode()
+        yield struct.pack("<Q", len(header)) + header
+
+
 _FORMATS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "adapter": _adapter,
     "der": _der,
+    "graph": _graph,
     "gzip": _gzip,
     "json": _json,
     "npz": _npz_files,
     "pem": _pem,
     "pickle": _pickle,
+    "plan": _plan,
+    "recogniser": _recogniser,
     "sound": _sound,
     "text": _text,
     "toml": _toml,
@@ -157,9 +206,9 @@ _FORMATS: dict[str, Callable[[], Iterator[bytes]]] = {
 
 
 @functools.cache
-def hostile(name: str) -> tuple[bytes, ...]:
-    """Return the hostile inputs of a format."""
-    return tuple(_FORMATS[name]())
+def inputs(form: str) -> tuple[bytes, ...]:
+    """Return the hostile inputs of a format such as ``json``."""
+    return tuple(_FORMATS[form]())
 
 
 def zipped(files: dict[str, bytes]) -> bytes:
@@ -169,3 +218,22 @@ def zipped(files: dict[str, bytes]) -> bytes:
         for name, content in files.items():
             archive.writestr(name, content)
     return packed.getvalue()
+
+
+def _bomb(name: str) -> bytes:
+    """Return an archive of a kilobyte or so a MiB, whose one member unpacks to 256 MiB."""
+    piece = bytes(8 * MIB)
+    packing = zlib.compressobj(1, zlib.DEFLATED, -15)
+    block = packing.compress(piece) + packing.flush(zlib.Z_FULL_FLUSH)
+    packed = block * 32 + packing.flush()
+    checksum = 0
+    for _ in range(32):
+        checksum = zlib.crc32(piece, checksum)
+    encoded = name.encode()
+    sizes = struct.pack("<III", checksum, len(packed), 32 * len(piece))
+    local = struct.pack("<4s5H", b"PK\3\4", 20, 0, 8, 0, 33) + sizes
+    local += struct.pack("<HH", len(encoded), 0) + encoded + packed
+    central = struct.pack("<4s6H", b"PK\1\2", 20, 20, 0, 8, 0, 33) + sizes
+    central += struct.pack("<5HII", len(encoded), 0, 0, 0, 0, 0, 0) + encoded
+    end = struct.pack("<4s4HIIH", b"PK\5\6", 0, 0, 1, 1, len(central), len(local), 0)
+    return local + central + end

@@ -1,11 +1,16 @@
-"""Every reader of bytes from outside: what `make fuzz` runs, and what the tests hold to bounds."""
+"""Every reader of bytes from outside; a new one is a line in a file under ``readers``."""
 
-from tests.fuzz.deployed_targets import DEPLOYED
-from tests.fuzz.identity_targets import IDENTITIES
-from tests.fuzz.model_targets import MODELS
-from tests.fuzz.own_data_targets import OWN_DATA
+from tests.fuzz.readers import datasets, device, export, models, privacy, serve, server, simulation
 from tests.fuzz.target import Target
 
-TARGETS: dict[str, Target] = {
-    target.name: target for target in (*IDENTITIES, *MODELS, *DEPLOYED, *OWN_DATA)
-}
+_PACKAGES = (privacy, models, device, datasets, export, serve, server, simulation)
+
+
+def targets() -> list[Target]:
+    """Return all targets, ordered by package."""
+    return [target for package in _PACKAGES for target in package.targets()]
+
+
+def target(name: str) -> Target:
+    """Return the target of a name; KeyError if there is none."""
+    return {one.name: one for one in targets()}[name]

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +58,10 @@ def in_new_folders(
     def read_there(content: bytes) -> object:
         place = folder / str(next(numbers))
         place.mkdir(mode=0o700)
-        return read(place, content)
+        try:
+            return read(place, content)
+        finally:
+            shutil.rmtree(place)
 
     return read_there
 

@@ -88,7 +88,15 @@ class _Reader:
 
     def feed(self, piece: bytes, *, last: bool = False) -> None:
         """Parse the next bytes of the file."""
-        self._parser.Parse(piece, last)
+        try:
+            self._parser.Parse(piece, last)
+        except DatasetError:
+            raise
+        except (LookupError, ValueError):
+            # An encoding that Python has not, or one of several bytes a letter.
+            raise self._error(
+                "declares an encoding that cannot be read; save it as UTF-8"
+            ) from None
 
     # object: what an entity is does not matter.
     def _refuse_entity(self, *_: object) -> NoReturn:
