@@ -43,7 +43,7 @@ _MOST_MEMBERS = 10_000
 _ALWAYS_BYTES = 64 << 20
 _LARGEST_RATIO = 32
 _NUMBERS = "biuf"
-_TEXT = "U"
+_TEXT = "SU"
 _PIECE_BYTES = 1 << 20
 # A header is a Python dictionary in letters: these are of the tokens, the parser and its stack.
 _NO_HEADER = (

@@ -80,7 +80,7 @@ class Acknowledge:
         self._store = store
         self._inbox = inbox
         self._parties = parties
-        self._in_hand = in_hand
+        self.in_hand = in_hand
         self._partial = partial
 
     def __call__(self, slot: int, update: NDArray[np.float32]) -> None:
@@ -88,9 +88,9 @@ class Acknowledge:
         device = self._parties.devices[slot]
         sealed = send(
             self._partial,
-            self._in_hand,
+            self.in_hand,
             update,
-            context=self._in_hand.uplink_context(NAMES[slot], slot, lease.nonce),
+            context=self.in_hand.uplink_context(NAMES[slot], slot, lease.nonce),
             sender=device,
             recipient=self._parties.coordinator,
         )
@@ -141,6 +141,7 @@ def test_the_papers_noise_is_not_what_the_plans_seed_draws(
 ) -> None:
     noisy = PaperServerNoise(randomisation_magnitude=0.5, clipping_norm=100.0)
     in_hand = replace(in_hand, plan=structs.replace(in_hand.plan, privacy=noisy))
+    acknowledge.in_hand = in_hand
     for slot in range(3):
         acknowledge(slot, filled(0.0))
 
