@@ -113,8 +113,18 @@ class DeviceFolder:
         _note(self._signed_plan, encoded, flush=False)
 
     def signed_plan(self) -> bytes | None:
-        """Return what `note_signed_plan` kept, or None before the first lease."""
-        return self._signed_plan.read_bytes() if self._signed_plan.exists() else None
+        """Return what `note_signed_plan` kept, or None before the first lease.
+
+        Raises:
+            DeviceFolderError: If the file is larger than what was kept there.
+        """
+        try:
+            return read_bounded(self._signed_plan, LARGEST_RECORD_BYTES)
+        except FileNotFoundError:
+            return None
+        except FileTooLargeError as error:
+            told = f"{self._signed_plan} cannot be read: {error.strerror}"
+            raise DeviceFolderError(told) from None
 
     def save_coordinator(self, keys: CoordinatorKeys) -> None:
         """Replace the coordinator's certificates, which the caller has checked."""

@@ -39,6 +39,7 @@ def _json() -> Iterator[bytes]:
     yield b'{"a":1,"a":2}'
     yield b"[" * 40 + b'"' + b'\\"' * (MIB // 2)
     yield b"null"
+    yield b" " * (MIB + 1)
 
 
 def _toml() -> Iterator[bytes]:

@@ -55,6 +55,21 @@ def test_the_plan_of_another_round_is_written_only_if_it_is_another(tmp_path: Pa
     assert folder.plan() == b'{"version":1}'
 
 
+@pytest.mark.parametrize("name", ["plan.json", "signed_plan.json", "travel.txt"])
+def test_a_file_larger_than_what_is_kept_in_it_is_refused_unread(tmp_path: Path, name: str) -> None:
+    folder = DeviceFolder(tmp_path)
+    with (tmp_path / name).open("wb") as file:
+        file.truncate(1 << 40)
+    read = {
+        "plan.json": folder.plan,
+        "signed_plan.json": folder.signed_plan,
+        "travel.txt": folder.travel,
+    }[name]
+
+    with pytest.raises(DeviceFolderError, match="at most"):
+        read()
+
+
 def hold(path: Path, held: Event) -> None:
     with DeviceFolder(path).sole_agent():
         held.set()

@@ -105,6 +105,8 @@ def _folder() -> Iterator[Target]:
     yield Target("device/travel", refused, travel(b"two kilobytes"), ("text",))
     plan = _in_device("plan.json", lambda device: device.plan())
     yield Target("device/kept-plan", refused, plan(b"{}"), ("json",))
+    signed = _in_device("signed_plan.json", lambda device: device.signed_plan())
+    yield Target("device/kept-signed-plan", refused, signed(b"{}"), ("json", "text"))
     update = KeptUpdate(
         lease_nonce=bytes(16), deadline_ms=1, base_sha256=bytes(32), message_id=bytes(16)
     )
