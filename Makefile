@@ -23,9 +23,9 @@ $(STAMP): pyproject.toml deploy/lock/dev.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "sotto needs Python 3.11 or newer; run: make dev PYTHON=python3.11" >&2; exit 1; }
 	@echo "Making .venv/ (a minute or two the first time)"
-	@$(BIN)/pip install --quiet --no-input --no-deps --require-hashes -r deploy/lock/dev.txt
+	@$(BIN)/python -m pip install --quiet --no-input --no-deps --require-hashes -r deploy/lock/dev.txt
 # What is left is torch, by its version: which build of it an index gives, and so its hash, differs.
-	@$(BIN)/pip install --quiet --no-input --no-build-isolation -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --no-input --no-build-isolation -e '.[dev]'
 	@touch $@
 
 demo: $(STAMP) ## Train a keyboard on five devices of this machine and export it (3 minutes)

@@ -21,7 +21,7 @@ from benchmarks.parts.crafted_models import MODES, crafted
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.two_answers import verdict
 from benchmarks.parts.two_parties import Parties
-from edge_client.folder.layout import CoordinatorKeys, DeviceFolder
+from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.owner.floor import write_starting_floor
 
 MODELS, QUICK_MODELS = 200, 20
@@ -61,7 +61,15 @@ def enrolled_device(root: Path) -> AnsweringDevice:
     folder.create()
     (root / "device").rename(folder.identity)
     given = parties.coordinator.certificates
-    folder.save_coordinator(CoordinatorKeys(wrapping=given.wrapping, signing=given.signing))
+    folder.save_coordinator(CoordinatorKeys(**given._asdict()))
+    folder.save(
+        Enrolment(
+            client_name="device-0001",
+            run=bytes(16).hex(),
+            device_address="localhost:1",
+            ca_certificate=parties.coordinator.authority,
+        )
+    )
     write_starting_floor(folder.floor)
     return AnsweringDevice(folder, parties.coordinator, root)
 

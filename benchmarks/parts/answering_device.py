@@ -28,6 +28,7 @@ from edge_client.wire.transport import Transport
 from models.compression.update_format import update_formats
 from models.networks.role_vectors import part_of
 from models.plan.plan import Plan, plan_schema, released_schema
+from models.plan.signed_plan import plan_digest, sign_plan
 from models.text.vocabulary import Vocabulary
 from models.vector.codec import FlatVector, PayloadHeader
 from models.vector.schema import Schema
@@ -97,6 +98,13 @@ class AnsweringDevice:
             deadline_ms=60_000,
             download_bytes=len(sealed),
         )
+        lease.plan_signature = sign_plan(
+            lease.plan,
+            self._coordinator,
+            run=self._folder.enrolment().run,
+            round_number=round_number,
+            attempt=lease.attempt,
+        )
         device = Device(
             folder=self._folder,
             client_name="device-0001",
@@ -148,6 +156,7 @@ class AnsweringDevice:
                 lease_nonce=lease.nonce,
                 base_sha256=lease.base_sha256,
                 schema_sha256=form.schema.sha256,
+                plan_sha256=plan_digest(lease.plan),
                 deadline_ms=lease.deadline_ms,
             ),
             payload_bytes=form.payload_bytes,

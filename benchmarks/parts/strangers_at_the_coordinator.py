@@ -26,7 +26,7 @@ from edge_client.wire.refusal import RefusedError, UnreachableError
 from edge_client.wire.transport import Transport
 from privacy.identities.party import Identity
 from protos import federation_pb2 as pb
-from protos.version import VERSION
+from protos.version import PROTOCOL_VERSION, VERSION
 from server.config.federation import read_config
 from server.records.folder import ServerFolder
 
@@ -108,6 +108,7 @@ async def hold_leases(folder: DeviceFolder, siege: Path, known: Siege) -> None:
 
 def _check_in() -> pb.CheckInRequest:
     return pb.CheckInRequest(
+        protocol_version=PROTOCOL_VERSION,
         device_time_ms=round(time.time() * 1000),
         software_version=VERSION,
         model_families=["gru_lm"],
