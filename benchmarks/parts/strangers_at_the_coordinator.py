@@ -26,7 +26,7 @@ from edge_client.wire.refusal import RefusedError, UnreachableError
 from edge_client.wire.transport import Transport
 from privacy.identities.party import Identity
 from protos import federation_pb2 as pb
-from protos.version import PROTOCOL_VERSION, VERSION
+from protos.version import VERSION
 from server.config.federation import read_config
 from server.records.folder import ServerFolder
 
@@ -62,7 +62,8 @@ class HonestDevice:
             client_name=enrolment.client_name,
             data=self._folder.path,
             compute="cpu",
-            floor=read_floor(self._folder.floor),
+            # Rounds may close with its update alone, as the other device never answers.
+            floor=msgspec.structs.replace(read_floor(self._folder.floor), least_cohort=1),
             trainer=IdleTrainer(self._folder, answers=True),
             traffic=Traffic(self._folder.path / "traffic.json"),
         )
@@ -108,7 +109,6 @@ async def hold_leases(folder: DeviceFolder, siege: Path, known: Siege) -> None:
 
 def _check_in() -> pb.CheckInRequest:
     return pb.CheckInRequest(
-        protocol_version=PROTOCOL_VERSION,
         device_time_ms=round(time.time() * 1000),
         software_version=VERSION,
         model_families=["gru_lm"],
