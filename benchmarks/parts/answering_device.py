@@ -1,7 +1,7 @@
 """Serve leases on a device of one process, and note everything that leaves it.
 
 The lease is served as an agent serves it, the job done as its training process does it, and both
-ends seal and open. What stands in is the network: requests are noted as they would be encoded.
+ends seal and open. The network is stood in for: requests are noted as they would be encoded.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _FLOOR = Floor(
 
 @dataclass
 class Wire:
-    """What left the device: names and fields of its requests, and the sealed update's bytes."""
+    """All that left the device: names and fields of its requests, and the sealed update's bytes."""
 
     requests: list[tuple[str, str]] = field(default_factory=list)
     update: bytes = b""
@@ -56,7 +56,7 @@ class Wire:
 
 @dataclass(frozen=True)
 class Answer:
-    """What can be seen of one round, and the opened update, if there is one."""
+    """The visible part of one round, and the opened update, if there is one."""
 
     seen: tuple[object, ...]
     update: FlatVector | None

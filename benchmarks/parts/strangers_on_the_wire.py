@@ -35,7 +35,7 @@ _STREAMS = 8
 
 
 class Siege(msgspec.Struct, frozen=True):
-    """What a siege needs to know: addresses, and the files of one enrolled device.
+    """The facts that a siege needs: addresses, and the files of one enrolled device.
 
     ``lease_nonce`` is of the lease that the device holds, under which it uploads and fetches.
     """

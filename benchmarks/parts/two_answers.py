@@ -33,7 +33,7 @@ _ROUNDING = 1e-3
 
 
 class Verdict(NamedTuple):
-    """What told two people apart, if anything did; ``refused`` is whether the first refused."""
+    """The sign that told two people apart, if any; ``refused`` is whether the first refused."""
 
     told_by: str | None
     refused: bool
@@ -46,7 +46,7 @@ def verdict(device: AnsweringDevice, mode: str, index: int) -> Verdict:
     other = tuple(OTHERS.values())[(index + index // 10) % len(OTHERS)]
     rounds = [model]
     if mode == MODES[-1]:
-        # What training left on the device must not show in the next round either.
+        # A state that training left on the device must not show in the next round either.
         rounds.append(honest_plan(model))
     with same_noise():
         first, second = (list(_answers(device, rounds, text)) for text in (TYPED, other))

@@ -43,7 +43,7 @@ class Weather:
 
 @dataclass
 class Passed:
-    """What a link let through, and what it did to connections."""
+    """The bytes that a link let through, and its faults."""
 
     payload_bytes: int = 0
     connections: int = 0

@@ -21,7 +21,7 @@ PATIENCE_S = 180.0
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is run behind the link.
+    """The federation behind the link.
 
     Attributes:
         words: Size of the vocabulary.
@@ -36,7 +36,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Behind:
-    """What came of the rounds behind the link.
+    """The outcome of the rounds behind the link.
 
     Attributes:
         rounds: Rounds that were released.

@@ -18,7 +18,7 @@ _DELIVERED = re.compile(r"round (\d+): update delivered")
 
 @dataclass(frozen=True)
 class Book:
-    """What both ends say at the end of a run.
+    """Both ends' accounts at the end of a run.
 
     Attributes:
         attempts: Attempts by their state; an aborted one with its reason.

@@ -16,7 +16,7 @@ _LIMIT_S = 120.0
 
 @dataclass(frozen=True)
 class FullDisks:
-    """What came of it.
+    """The outcome.
 
     Attributes:
         goes_on_s: Seconds from the room to the next release, on the side where that took longer.

@@ -27,7 +27,7 @@ _DEVICE_NICENESS = 10
 
 @dataclass
 class Kills:
-    """What was killed and what came of it.
+    """The kills and their outcome.
 
     Attributes:
         killed: Kills by what was killed.

@@ -21,7 +21,7 @@ JUMPS_H = (23, 0)
 
 @dataclass(frozen=True)
 class WrongClocks:
-    """What came of it.
+    """The outcome.
 
     Attributes:
         apart_rounds: Rounds of devices whose clocks are 23 h ahead, right and 23 h behind.

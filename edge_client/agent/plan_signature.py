@@ -1,6 +1,6 @@
 """Check, before anything else, that the coordinator signed the plan of a lease.
 
-Whoever has only the coordinator's TLS key, or stands behind its proxy, can then ask for nothing.
+A holder of the coordinator's TLS key alone, or of its proxy, can then ask for nothing.
 """
 
 from edge_client.agent.acceptance import PlanRefusedError

@@ -75,8 +75,9 @@ _STARTING_FLOOR = """\
 
 {modes}
 
-# What a plan may ask: to train on the text; to count how a model does on it, which leaves without
-# noise only where no mode has any; to fit an embedding, which is sent, or tensors, which are not.
+# Kinds of plan that it takes: to train on the text; to count how a model does on it, which leaves
+# without noise only where no mode has any; to fit an embedding, which is sent, or tensors, which
+# are not.
 kinds = ["train", "evaluate", "fit_embedding", "fit_personal"]
 
 # Fewest devices that a round is drawn for, and closes with: without a guarantee that rests on the

@@ -1,4 +1,4 @@
-"""What one client's round starts from, what training leaves, and what comes of it."""
+"""The start of one client's round, its training's result, and its outcome."""
 
 from dataclasses import dataclass
 
@@ -40,7 +40,7 @@ class LocalResult:
 
 @dataclass(frozen=True)
 class RoundStart:
-    """What one client's round starts from; see ``LocalTrainer.train``."""
+    """The start of one client's round; see ``LocalTrainer.train``."""
 
     parameters: Tensor
     round_number: int
@@ -63,7 +63,7 @@ class RoundStart:
 
 @dataclass(frozen=True)
 class RoundLearnt:
-    """What training left, before it is clipped; ``feeds_back`` adds what compression lost."""
+    """The result of training, not yet clipped; ``feeds_back`` adds what compression lost."""
 
     update: Tensor
     example_count: int

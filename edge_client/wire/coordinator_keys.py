@@ -164,7 +164,7 @@ def _newest(folder: DeviceFolder, ca: bytes) -> Generation | None:
         try:
             check_issuer(der, ca=ca)
         except CertificateError:
-            # Of an authority before this one.
+            # One by an authority before this one.
             continue
         met.append(read_certificate(der).generation)
     return max(met, default=None)

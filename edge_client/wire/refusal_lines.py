@@ -1,4 +1,4 @@
-"""What a device says when it will not run a plan: a stable code, and one fixed line for each.
+"""The refusals that leave a device: a stable code, and one fixed line for each.
 
 The owner's own log has the rest. A reason made on the device could hold a norm, a path or a name,
 and nobody at the other end needs one: so no function here takes words.

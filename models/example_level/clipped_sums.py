@@ -8,7 +8,7 @@ Rounding. A norm is clipped by an upper bound of it: products of float32 can can
 norm gets ``ROUNDING`` times the square of the sum of its terms' sizes on top. The noise is not
 scaled to the rounding of the sum over the batch itself, some 1e-6 of it.
 
-Range. Whoever writes the model can make a norm that leaves float32 for one word's readers: infinity
+Range. The writer of the model can make a norm that leaves float32 for one word's readers: infinity
 is no norm to clip by, and a square below 1e-38 is lost from one. An example that meets a value
 above ``LARGEST_VALUE``, or has no finite norm, counts as zero. That depends on this example alone,
 so the bound above holds, and the sum stays finite whatever the model is.

@@ -1,4 +1,4 @@
-"""What one release by the Gaussian mechanism costs, exactly, with no library.
+"""The exact cost of one release by the Gaussian mechanism, with no library.
 
 A device asks it of the noise that it adds itself.
 

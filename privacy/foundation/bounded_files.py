@@ -30,7 +30,7 @@ def read_bounded(path: Path, at_most: int) -> bytes:
             # Never asked for the bound itself: Python takes the memory that a read may need.
             content = file.read(size + 1)
             while len(content) <= at_most:
-                # What grew meanwhile, or a pipe, which has no size.
+                # A file that grew meanwhile, or a pipe, which has no size.
                 piece = file.read(_PIECE_BYTES) if len(content) > size else b""
                 if not piece:
                     return content

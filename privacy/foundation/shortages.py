@@ -1,4 +1,4 @@
-"""What passes by itself: a disk without room, or too many open files.
+"""Shortages that pass by themselves: a disk without room, or too many open files.
 
 A process that meets one waits and tries again. An interrupted call (EINTR) never gets here: Python
 repeats it itself.

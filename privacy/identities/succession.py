@@ -30,7 +30,7 @@ FORMER_FILE = "former.pem"
 
 @dataclass(frozen=True)
 class FormerAuthorities:
-    """What a coordinator shows about the authorities before its own.
+    """The statements that a coordinator shows about the authorities before its own.
 
     Attributes:
         statements: Roots and statements in the order above, PEM; empty if there was no other.

@@ -1,7 +1,7 @@
 """Answer a refused call: one gRPC status, one stable code, one line, and no change of state.
 
 The code in the trailing metadata (`protos.refusals`) alone decides what a device does next. A
-failure without a code is a fault of the network, and devices try again. What nobody foresaw is
+failure without a code is a fault of the network, and devices try again. An unforeseen error is
 answered with one line too, because its text could hold paths of this machine: the log has its
 place.
 """

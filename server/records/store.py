@@ -137,7 +137,7 @@ def _shortage_of(error: OperationalError) -> OSError | None:
     if name == "SQLITE_FULL":
         return StoreFullError("the disk is full; free some space")
     if name is not None and name.startswith("SQLITE_CANTOPEN"):
-        # SQLite does not say why. Whoever lacks a descriptor now lacked one then.
+        # SQLite does not say why. A process that lacks a descriptor now lacked one then.
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError as lacking:

@@ -1,7 +1,7 @@
 """Hand memory back to the system after a crowd of connections has left.
 
-The allocator keeps what is freed, because the next round asks for the same again. What a crowd of
-strangers needed no round asks for: a thousand connections that never say who they are take 45 MB.
+The allocator keeps what is freed, because the next round asks for the same again. No round asks for
+what a crowd of strangers needed: a thousand connections that never say who they are take 45 MB.
 """
 
 import asyncio

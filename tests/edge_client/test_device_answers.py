@@ -1,4 +1,4 @@
-"""What a device answers follows from plan, model and noise alone, whatever its text is.
+"""A device's answers follow from plan, model and noise alone, whatever its text is.
 
 The machinery, and the whole of it over 200 models a mode, is `benchmarks.device_answers`.
 """

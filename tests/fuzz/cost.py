@@ -32,7 +32,7 @@ def cost_of(read: Callable[[bytes], object], content: bytes) -> Cost:
     error: BaseException | None = None
     _FORGET_PEAK.write_text("5")
     before = _memory("VmRSS")
-    # Of the processor: a busy machine is no fault of the reader.
+    # Processor time: a busy machine is no fault of the reader.
     start = time.process_time()
     try:
         read(content)

@@ -38,7 +38,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct):
-    """What a process has seen."""
+    """A process's notes."""
 
     executions: int = 0
     slowest_s: float = 0.0

@@ -1,4 +1,4 @@
-"""What one device, or a stranger, can hold of a running coordinator."""
+"""Limits on what one device, or a stranger, can hold of a running coordinator."""
 
 import socket
 import time

@@ -148,7 +148,7 @@ def test_a_round_that_closes_without_a_descriptor_left_waits_and_loses_no_update
     devices = federation.enrol(2)
     streams = [device.check_in() for device in devices]
     devices[0].take_part(next_lease(streams[0]))
-    # What it holds open it keeps; from now on nothing more opens, and at the deadline the round
+    # It keeps what it holds open; from now on nothing more opens, and at the deadline the round
     # closes with the one update.
     held = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     in_use = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}

@@ -188,7 +188,7 @@ def _assemble(
 
 def _numbers(labels: object, file: Path) -> NDArray[np.int64]:
     whole = f"{file} must hold a list of whole numbers as labels"
-    # Of a list each item is looked at first: lists of lists may make an array without end.
+    # Each item of a list is looked at first: lists of lists may make an array without end.
     if isinstance(labels, list) and not all(type(label) is int for label in labels):
         raise DatasetError(whole)
     try:

@@ -1,7 +1,7 @@
 """Bound what a connection may send and leave unread: uvicorn's fast parser bounds neither.
 
 Headers may take so many bytes, fields and seconds, and few requests may wait behind the one that is
-answered. What is sent must be taken within a time. Connections that break a rule are cut off, so
+answered. Each piece must be taken within a time. Connections that break a rule are cut off, so
 that nobody without a token can fill the server's memory or its list of connections for long.
 """
 

@@ -165,7 +165,7 @@ def _options(limits: LimitSettings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", limits.body_bytes),
         ("grpc.max_metadata_size", 16 << 10),
         ("grpc.max_allowed_incoming_connections", most_connections()),
-        # Of one connection: a device has one call at a time.
+        # For one connection: a device has one call at a time.
         ("grpc.max_concurrent_streams", 100),
         ("grpc.server_handshake_timeout_ms", round(limits.body_s * 1e3)),
         ("grpc.max_connection_idle_ms", _IDLE_MS),

@@ -41,7 +41,7 @@ class TooLargeError(Exception):
 
 @dataclass
 class _Held:
-    """What one client has under way."""
+    """One client's calls and bytes under way."""
 
     calls: int = 0
     held_bytes: int = 0

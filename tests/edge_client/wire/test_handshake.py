@@ -1,4 +1,4 @@
-"""What a listener shows is seen, and a connection is only with the one certificate it trusts."""
+"""A listener's certificate is seen, and a connection trusts one certificate alone."""
 
 import asyncio
 import time
@@ -77,7 +77,7 @@ def ask(parties: Parties, shown_by: Identity, trusted: Identity) -> None:
 def test_former_keys_end_the_handshake_of_a_device_that_trusts_the_new_ones(
     parties: Parties,
 ) -> None:
-    # Whoever holds the trusted certificate's key is met, and has no such method here.
+    # The holder of the trusted certificate's key is met, and has no such method here.
     with pytest.raises(UnreachableError, match="Method not found"):
         ask(parties, shown_by=parties.after, trusted=parties.after)
 

@@ -38,7 +38,7 @@ class NotingTransport(Transport):
     [
         ("floor_cohort", "floor_cohort"),
         ("update_not_finite", "update_not_finite"),
-        # What a coordinator invented, or a later device, is no way to send words.
+        # A code that a coordinator invented, or a later device, is no way to send words.
         ("/home/me/diary.txt", "plan_unusable"),
         ("unknown_code", "plan_unusable"),
     ],

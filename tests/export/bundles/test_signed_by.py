@@ -30,6 +30,6 @@ def test_an_issuing_keys_certificate_can_stand_where_the_authoritys_does(tmp_pat
     assert check(authority.certificate)
     assert check(former.issuing)
     assert not check(None)
-    # Whoever was told to trust the newest key alone refuses what the one before signed.
+    # A reader told to trust the newest key alone refuses what the one before signed.
     with pytest.raises(UntrustedError, match="not issued by"):
         check(current.issuing)

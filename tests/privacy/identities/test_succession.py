@@ -1,4 +1,4 @@
-"""Who trusts one authority follows its statements to the newest, and nobody else's."""
+"""A party that trusts an authority follows its statements to the newest, and no others."""
 
 from pathlib import Path
 
@@ -59,7 +59,7 @@ def test_nothing_else_leads_anywhere(
     elif what == "itself":
         shown = [second.certificate, second.certificate]
     elif what == "issuing key":
-        # What the thief of an issuing key has: a certificate by the authority that may sign.
+        # The loot of an issuing key's thief: a certificate by the authority that may sign.
         issuer = make_issuing_key(tmp_path / "first", first, now=NOW)
         shown = [issuer.issuing, issuer.issuing]
     elif what == "another key":

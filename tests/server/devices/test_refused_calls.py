@@ -1,4 +1,4 @@
-"""What nobody foresaw is answered with one fixed line; the log has its place and no text."""
+"""An unforeseen error gets one fixed line; the log has its place and no text."""
 
 import asyncio
 import errno

@@ -28,7 +28,7 @@ def test_each_figure_is_the_median_over_devices() -> None:
 def test_one_device_moves_no_figure_beyond_those_of_others() -> None:
     praised, blamed = (figures_of_devices([*HONEST, report]) for report in (PRAISE, BLAME))
 
-    # Of losses 0, 2, 3, 4 the worse middle one is 3; of 2, 3, 4 and a huge one it is 4.
+    # The worse middle one of losses 0, 2, 3, 4 is 3; of 2, 3, 4 and a huge one it is 4.
     assert praised["perplexity"] == pytest.approx(math.exp(3.0))
     assert blamed["perplexity"] == pytest.approx(math.exp(4.0))
     assert (praised["top1_recall"], blamed["top1_recall"]) == (0.15, 0.1)

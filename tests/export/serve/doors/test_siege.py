@@ -182,7 +182,7 @@ def test_one_client_s_calls_without_a_message_end_and_leave_the_others_theirs(
         over.set()
 
     assert answer.suggestions
-    # Of one connection no more than 100 are taken at all.
+    # One connection brings no more than 100 at all.
     assert set(codes) <= {"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"}
     # Each is ended by the server, since its message was not here within 1.5 s.
     assert codes["DEADLINE_EXCEEDED"] == CALLS_OF_ONE
