@@ -96,9 +96,10 @@ def _read_store(path: Path) -> LedgerFile:
                 f"SELECT {columns} FROM ledger ORDER BY sequence"  # noqa: S608 - our own names
             ).fetchall()
             noted = [row for table in _NOTING for row in _noted_rows(store, table)]
-    # The second: the schema of a damaged store need not be UTF-8.
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise LedgerError(f"{path} holds no ledger of a coordinator: {error}") from None
+    # The others: the schema of a damaged store need not be UTF-8, and sizes in it ask for too much.
+    except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
+        told = str(error) or "it is damaged"
+        raise LedgerError(f"{path} holds no ledger of a coordinator: {told}") from None
     if len(runs) != 1:
         raise LedgerError(f"{path} must belong to one run, got {len(runs)}")
     try:

@@ -4,6 +4,7 @@ They are what readers did not withstand before sizes were bounded: nesting, byte
 UTF-8, numbers of thousands of digits, headers that ask for more memory than their file has.
 """
 
+import base64
 import functools
 import gzip
 import io
@@ -23,6 +24,23 @@ from tests.models.plan.mutated_plans import honest_plans
 MIB = 1 << 20
 _COUNTS = rb"\w*(?:layer|block|stage)_count"
 _SIZES = rb"\w*(?:size|channels|count)"
+
+
+# A store of which SQLite says that there is not enough memory, compressed.
+_DAMAGED_STORE = (
+    "eNoLDvTJLElVSMsvyk0sUTBmYGJgZGRwUFBgYAAyGRiYGRAAxGdBcH0YAhkYg1E0YwImBr1kRl4Qg9GNgfEckBje"
+    "oJGViV1cUpKxMbUkMSknNSc1JT21CEIyOwe5Ooa4KoQ4Ovm4KkDEFDSKUwtLU/OSU3UUivJL81Li80pzk1KLdBRS"
+    "y1LzSoCCqcn5RSmpKfG5xToKyTn5ydnxxakl8UmJQAZIqKAotSwzv7Q4vjjjPxQkGpma6SgUZ4BoTQNGNnFRUUZX"
+    "sGuKSvOKQZgJxSUgEQUNIKkQ4hoRogmKLEbGOwxANAoGLfhOli4lRiZfAwNDQyMjY2MTE1NTMzNzcwtLA4PExKSk"
+    "5OSUlNTUtDRecK5fwsDYxygJpAYlKGbmYGSMYeTw8WFmrlYCZxUlKyVg7kjMUdJRysvPLE6Nzy3NKcksyMlMLVKy"
+    "MtIzqGVOE/4R2at08ejtxpsaW+8Isk9cIrLS/eCV5zeKX72pmmTXHiiz72hudueDopa43xP+z9kvseGR0yYbqdXL"
+    "mJMOpB6LOV/MBLOUiYlYS5k2THS/5PTy7dS1mve75Y4z90Rsui7J/+c7A/vNrx5HFCM3ojlKHd1RBYwcnJwxnEBL"
+    "ibVyisb7fIe0C1OMPaMEZzPXRIhu+XvNWP/JpTP3jhnzrcjfSshFAO4O8+w="
+)
+
+
+def _sqlite() -> Iterator[bytes]:
+    yield zlib.decompress(base64.b64decode(_DAMAGED_STORE))
 
 
 def _json() -> Iterator[bytes]:
@@ -199,6 +217,7 @@ _FORMATS: dict[str, Callable[[], Iterator[bytes]]] = {
     "plan": _plan,
     "recogniser": _recogniser,
     "sound": _sound,
+    "sqlite": _sqlite,
     "text": _text,
     "toml": _toml,
     "xml": _xml,

@@ -54,7 +54,7 @@ def targets() -> Iterator[Target]:
     yield from _sealing()
     event = canonical_bytes(LocalRelease(noise_multiplier=2.0))
     yield Target("privacy/event", (EventError,), of_bytes(read_event, event), ("json",))
-    yield Target("privacy/ledger", (LedgerError,), _ledgers, ("json",))
+    yield Target("privacy/ledger", (LedgerError,), _ledgers, ("json", "sqlite"))
     scores = b"canary,score,included\na,1.5,1\nb,-2e3,0\n"
     yield Target("privacy/scores", (AuditError,), of_file(read_scores, scores), ("text",))
     yield Target(
