@@ -6,6 +6,7 @@ repeats it itself.
 
 import errno
 import resource
+import sys
 
 from privacy.foundation.full_disk import is_full
 
@@ -25,8 +26,9 @@ def is_shortage(error: OSError) -> bool:
 def raise_descriptor_limit() -> int:
     """Raise this process's soft limit of open files to its hard one, and return it.
 
-    Shells and containers often start with 1,024 beside a far higher hard limit.
+    Shells and containers often start with 1,024 beside a far higher hard limit. No limit at all is
+    the largest number.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    return most
+    return sys.maxsize if most == resource.RLIM_INFINITY else most

@@ -5,12 +5,9 @@ many is closed as soon as it is accepted: nothing is read, and no memory waits f
 """
 
 import contextlib
-import errno
-import ipaddress
 import logging
 import math
 import os
-import resource
 import socket
 import sys
 import time
@@ -19,6 +16,9 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from privacy.foundation.callers import network_of_address
+from privacy.foundation.shortages import is_out_of_descriptors, raise_descriptor_limit
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,11 +66,11 @@ class BoundedListener(socket.socket):
             try:
                 accepted, address = super().accept()
             except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                if not is_out_of_descriptors(error):
                     raise
                 self._refuse_one()
                 continue
-            caller = caller_of(address[0])
+            caller = network_of_address(address[0])
             if self._open_count < self._most and (
                 self._open_connections[caller] < self._most_of_one
             ):
@@ -160,18 +160,4 @@ def most_connections() -> int:
 
     Two listeners take half at most. The rest is for files, without which nobody could be answered.
     """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    if most == resource.RLIM_INFINITY:
-        return MOST_CONNECTIONS
-    return max(1, min(MOST_CONNECTIONS, most // 4))
-
-
-def caller_of(address: str) -> str:
-    """Return by what a caller's address is counted: an IPv6 caller has 2^64 addresses."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((found, 64), strict=False))
+    return max(1, min(MOST_CONNECTIONS, raise_descriptor_limit() // 4))

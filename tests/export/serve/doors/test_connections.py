@@ -9,8 +9,9 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from export.serve.doors.bounded_listener import BoundedListener, caller_of
+from export.serve.doors.bounded_listener import BoundedListener
 from export.serve.doors.connections import PIECE_BYTES, bounded_connection
+from privacy.foundation.callers import network_of_address
 
 ANSWER = bytes(64 * PIECE_BYTES)
 GET = b"GET / HTTP/1.1\r\n\r\n"
@@ -161,4 +162,4 @@ def test_a_listener_holds_so_many_of_one_caller_and_of_all(listener: BoundedList
     ],
 )
 def test_a_caller_is_an_address_or_a_network_of_ipv6(address: str, caller: str) -> None:
-    assert caller_of(address) == caller
+    assert network_of_address(address) == caller
