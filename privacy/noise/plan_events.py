@@ -24,6 +24,7 @@ from privacy.accounting.slot_overflow import (
 )
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.evaluation_settings import MeasuredModels
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.participation_settings import Participation
 from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
 
@@ -44,6 +45,12 @@ def event_of(round_number: int, rounds: Participation, privacy: PrivacySettings)
                 noise_multiplier=privacy.noise_multiplier,
                 adjacency=privacy.adjacency,
                 sampling=_coins(rounds, privacy),
+            )
+        case MaskedNoise():
+            return GaussianRelease(
+                noise_multiplier=privacy.noise_multiplier,
+                adjacency=privacy.adjacency,
+                sampling=None,
             )
         case TreeNoise():
             return TreeRelease(
@@ -80,7 +87,7 @@ def evaluation_event(
 
 def budget_of(privacy: PrivacySettings) -> PrivacyBudget | None:
     """Return what the run may spend, or None where nothing is promised."""
-    if isinstance(privacy, LocalNoise | CentralNoise | TreeNoise):
+    if isinstance(privacy, LocalNoise | CentralNoise | TreeNoise | MaskedNoise):
         return PrivacyBudget(epsilon_budget=privacy.epsilon_budget, delta=privacy.delta)
     return None
 

@@ -8,6 +8,8 @@ from typing import assert_never
 
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.gaussian import CentralGaussian, LocalGaussian
+from privacy.noise.masked import MaskedShares
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.mode import NoiseMode
 from privacy.noise.randomisation import PaperRandomisation, PaperServerRandomisation, WithoutNoise
 from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
@@ -29,5 +31,7 @@ def noise_mode(settings: PrivacySettings) -> NoiseMode:
             return CentralGaussian(settings)
         case TreeNoise():
             return TreeGaussian(settings)
+        case MaskedNoise():
+            return MaskedShares(settings)
         case _:
             assert_never(settings)
