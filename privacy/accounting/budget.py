@@ -37,6 +37,12 @@ class PrivacyBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         check_epsilon(self.epsilon_budget, "epsilon_budget")
         check_delta(self.delta)
 
+    @property
+    def name(self) -> str:
+        """The setting that it is read from."""
+        is_readers = self.onlooker == "readers"
+        return "epsilon_budget" if is_readers else "coordinator_epsilon_budget"
+
 
 class BudgetExceededError(Exception):
     """Raised when the rounds asked for do not fit; has how many do, and ε after all of them."""
@@ -111,14 +117,14 @@ def _exceeded(budget: PrivacyBudget, rounds: int, epsilon: float, left: int) -> 
     if budget.onlooker == "coordinator":
         return (
             f"{_counted(rounds, 'attempt')} more would bring epsilon against the coordinator to "
-            f"{epsilon:.3g} at delta {delta:g}, above coordinator_epsilon_budget {most:g}: "
+            f"{epsilon:.3g} at delta {delta:g}, above {budget.name} {most:g}: "
             f"{_counted(left, 'attempt')} left, and one that is abandoned counts; raise "
-            "noise_multiplier and begin a new run, or raise coordinator_epsilon_budget"
+            f"noise_multiplier and begin a new run, or raise {budget.name}"
         )
     return (
         f"{_counted(rounds, 'round')} more would bring epsilon to {epsilon:.3g} at delta "
-        f"{delta:g}, above epsilon_budget {most:g}: {_counted(left, 'round')} left; raise "
-        "noise_multiplier or lower the sampling rate and begin a new run, or raise epsilon_budget"
+        f"{delta:g}, above {budget.name} {most:g}: {_counted(left, 'round')} left; raise "
+        f"noise_multiplier or lower the sampling rate and begin a new run, or raise {budget.name}"
     )
 
 

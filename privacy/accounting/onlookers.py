@@ -30,9 +30,9 @@ class Epsilons(NamedTuple):
     @property
     def told(self) -> str:
         """Both in words."""
-        of_readers = f"epsilon is {self.readers:.3g} {AGAINST['readers']}"
+        of_readers = f"epsilon is {self.readers:.4g} {AGAINST['readers']}"
         if math.isfinite(self.coordinator):
-            of_coordinator = f"{self.coordinator:.3g} {AGAINST['coordinator']}"
+            of_coordinator = f"{self.coordinator:.4g} {AGAINST['coordinator']}"
             return f"{of_readers} and {of_coordinator}, at delta {self.delta:g}"
         return f"{of_readers} at delta {self.delta:g}; {NOT_AGAINST_COORDINATOR}"
 

@@ -11,6 +11,7 @@ from itertools import groupby
 
 import msgspec
 
+from privacy.accounting.checked_values import check_count
 from privacy.accounting.discrete_shares import LOSS_BESIDE, continuous_multiplier
 from privacy.accounting.events import (
     EvaluationRelease,
@@ -145,3 +146,13 @@ def gaussian_tally(noise_multiplier: float, sampling_rate: float, times: int) ->
     if sampling_rate == 1:
         return Tally(inverse_square=times / noise_multiplier**2)
     return Tally(sampled={(noise_multiplier, sampling_rate): times})
+
+
+def masked_tally(noise_multiplier: float, honest_contributors: int, times: int) -> Tally:
+    """Return released sums under masks; to the coordinator the same number of attempts."""
+    event = MaskedRelease(
+        noise_multiplier=noise_multiplier,
+        adjacency="zero-out",
+        honest_contributors=check_count(honest_contributors, "honest_contributors"),
+    )
+    return Tally().plus(event, times)
