@@ -95,7 +95,8 @@ def _against_coordinator(
         "and more with every attempt that comes to nothing, which costs as much as a round; "
         "coordinator_epsilon_budget is "
         f"{_budget(privacy.coordinator_epsilon_budget, epsilon)}",
-        f"both figures count the noise of {honest} contributors of each sum, of at least {least}",
+        f"both figures count the noise of {honest} of each sum's contributors, who are at least "
+        f"{least}",
     ]
 
 

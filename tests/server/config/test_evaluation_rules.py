@@ -50,6 +50,9 @@ delta = 1e-5
 """
 ROOMY = CENTRAL.replace("8.0", "100.0")
 ONE = EvaluationRelease(noise_multiplier=3.0, adjacency="zero-out", sampling=None)
+MASKED = CENTRAL.replace('"central"', '"masked"') + (
+    "coordinator_epsilon_budget = 8.0\nhonest_share = 1.0\n"
+)
 
 
 @pytest.fixture
@@ -91,6 +94,7 @@ def evaluations(
     [
         (CENTRAL, DEVICES.replace("noise = ", "# "), "give evaluation.noise"),
         (LOCAL, DEVICES, "promises that the coordinator sees nobody's data"),
+        (MASKED, DEVICES, "promises that the coordinator sees nobody's data"),
         (CENTRAL, DEVICES + EXAMPLES, "promises that the coordinator sees no sentence"),
         (BARE, DEVICES + EXAMPLES, "promises that the coordinator sees no sentence"),
         (BARE, DEVICES, 'privacy.mode = "none" promises nothing: remove it'),
