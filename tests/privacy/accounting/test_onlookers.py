@@ -30,8 +30,12 @@ from privacy.accounting.onlookers import Epsilons
 from privacy.accounting.tally import tally
 
 DELTA = 1e-6
-ATTEMPT = MaskedAttempt(noise_multiplier=2.0, adjacency="zero-out", honest_contributors=70)
-RELEASE = MaskedRelease(noise_multiplier=2.0, adjacency="zero-out", honest_contributors=70)
+ATTEMPT: PrivacyEvent = MaskedAttempt(
+    noise_multiplier=2.0, adjacency="zero-out", honest_contributors=70
+)
+RELEASE: PrivacyEvent = MaskedRelease(
+    noise_multiplier=2.0, adjacency="zero-out", honest_contributors=70
+)
 BY_COORDINATOR: list[PrivacyEvent] = [
     GaussianRelease(noise_multiplier=2.0, adjacency="zero-out", sampling=None),
     EvaluationRelease(noise_multiplier=2.0, adjacency="zero-out", sampling=None),

@@ -21,8 +21,12 @@ MASKED = CENTRAL.replace('"central"', '"masked"') + (
     "coordinator_epsilon_budget = 4.0\nhonest_share = 0.7\n"
 )
 QUORUM = "cohort_size = 120\nquorum = 100"
-ATTEMPT = MaskedAttempt(noise_multiplier=2.0, adjacency="zero-out", honest_contributors=1000)
-RELEASE = MaskedRelease(noise_multiplier=2.0, adjacency="zero-out", honest_contributors=1000)
+ATTEMPT: PrivacyEvent = MaskedAttempt(
+    noise_multiplier=2.0, adjacency="zero-out", honest_contributors=1000
+)
+RELEASE: PrivacyEvent = MaskedRelease(
+    noise_multiplier=2.0, adjacency="zero-out", honest_contributors=1000
+)
 
 
 def ledger(folder: Path, events: list[PrivacyEvent]) -> str:
