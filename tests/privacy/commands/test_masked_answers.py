@@ -111,6 +111,10 @@ def test_explain_says_both_figures_and_what_a_share_of_the_noise_is(
     # S = C sqrt(1.1) with C = 1; 70 shares together have z S.
     assert found["sensitivity"] == pytest.approx(math.sqrt(1.1))
     assert found["share_noise_std"] * math.sqrt(70) == pytest.approx(10 * math.sqrt(1.1))
+    # A hundred shares on the sum of a hundred clients; with κ = 0.5 each weighs e^-0.5 or more.
+    least = found["share_noise_std"] / 10
+    assert found["least_released_noise_std"] == pytest.approx(least)
+    assert found["most_released_noise_std"] == pytest.approx(least * math.exp(0.5))
     assert main(["explain", path]) == 0
     told = capsys.readouterr().out
     assert "against readers of releases." in told
