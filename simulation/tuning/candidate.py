@@ -4,6 +4,9 @@ Noise is added to a mean, so a cohort of thousands hardly feels what destroys a 
 trial therefore adds the deployment's noise, ``Promise.noise_std``, to the mean of the few clients
 at hand. Where the cohorts differ, the result is an extrapolation: it assumes that more clients of
 the same kind would not change the mean.
+
+Under ``masked`` the noise of all contributors is in the model, and that of the honest ones among
+the fewest counts: what deploys has a quorum of 0.8 of its cohort.
 """
 
 import math
@@ -18,20 +21,28 @@ from privacy.accounting.events import (
     Adjacency,
     GaussianRelease,
     LocalRelease,
+    MaskedRelease,
     SecretCoinFlips,
     TreeRelease,
 )
 from privacy.accounting.slot_overflow import slot_count_for
 from privacy.accounting.tally import Tally
+from privacy.clipping.noised_sums import sums_sensitivity
 from privacy.clipping.settings import ClippingSettings
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 
-Mode = Literal["central", "local", "ftrl"]
+Mode = Literal["central", "local", "ftrl", "masked"]
 Rule = Literal["mean", "attentive"]
 Kind = tuple[Mode, Rule]
-MODES: tuple[Mode, ...] = ("central", "local", "ftrl")
+MODES: tuple[Mode, ...] = ("central", "local", "ftrl", "masked")
 ADJACENCY: Adjacency = "zero-out"
+_LEAST_OF_COHORT = 0.8
+"""Share of a masked cohort with which its round may close."""
+
+
+# A trial promises nothing to anybody: its people are test data.
+_PROMISES_NOTHING = {"delta": 0.1, "epsilon_budget": 1e12}
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +52,18 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         population_size: N, enrolled people.
         rounds: T, rounds of the whole run.
         delta: δ of the whole run, at most 1 / N.
+        honest_share: Share of a round's fewest contributors believed to add their noise, in (0, 1];
+            for ``masked`` alone, and None without it.
     """
 
     population_size: int
     rounds: int
     delta: float
+    honest_share: float | None = None
 
     def __post_init__(self) -> None:
+        if self.honest_share is not None and not 0 < self.honest_share <= 1:
+            raise ValueError(f"honest_share must lie in (0, 1], got {self.honest_share}")
         for name in ("population_size", "rounds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
@@ -98,14 +114,18 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     """The promise of a candidate to a deployment's people, and its price to the model.
 
     Attributes:
-        epsilon: ε of the whole run at the deployment's δ.
+        epsilon: ε of the whole run at the deployment's δ, against readers of releases.
+        coordinator_epsilon: The same against the coordinator, no attempt abandoned; None where it
+            sees updates before any noise.
         slot_count: M, places of a round.
         noise_std: Standard deviation of the noise on the aggregate, in parameter units, before the
-            server's step. With ``ftrl``: of one node of the tree.
+            server's step. With ``ftrl``: of one node of the tree; with ``masked``: on the mean of
+            updates at their clip.
         fill: Expected share of filled slots; an empty one pulls the mean to zero.
     """
 
     epsilon: float
+    coordinator_epsilon: float | None
     slot_count: int
     noise_std: float
     fill: float
@@ -142,10 +162,20 @@ def promise_of(candidate: Candidate, deployment: Deployment, schema: Schema) -> 
             tally = tally.plus(_leaf(candidate, deployment), times)
         case "local":
             tally = tally.plus(LocalRelease(noise_multiplier=candidate.noise_multiplier), times)
+        case "masked":
+            released = MaskedRelease(
+                noise_multiplier=candidate.noise_multiplier,
+                adjacency=ADJACENCY,
+                honest_contributors=honest_contributors(candidate, deployment),
+            )
+            tally = tally.plus(released, times)
+    epsilon = epsilon_of_tally(tally, deployment.delta)
     return Promise(
-        epsilon=epsilon_of_tally(tally, deployment.delta),
+        epsilon=epsilon,
+        # As many attempts as rounds: the coordinator then sees what readers see.
+        coordinator_epsilon=epsilon if candidate.mode in ("local", "masked") else None,
         slot_count=slots,
-        noise_std=_noise_std(candidate, schema, slots),
+        noise_std=_noise_std(candidate, deployment, schema, slots),
         fill=candidate.cohort / slots,
     )
 
@@ -154,6 +184,25 @@ def participation(candidate: Candidate, deployment: Deployment) -> tuple[int, in
     """Return the least separation and the most rounds of one person where all take turns."""
     separation = max(1, deployment.population_size // candidate.cohort)
     return separation, math.ceil(deployment.rounds / separation)
+
+
+def masked_quorum(candidate: Candidate) -> int:
+    """Return with how few of a masked cohort its round may close."""
+    return max(1, math.ceil(round(_LEAST_OF_COHORT * candidate.cohort, 9)))
+
+
+def honest_contributors(candidate: Candidate, deployment: Deployment) -> int:
+    """Return how many of the fewest contributors of a masked round are believed to add noise.
+
+    Raises:
+        ValueError: If the deployment does not say which share of them.
+    """
+    if deployment.honest_share is None:
+        raise ValueError(
+            "honest_share must be given for mode masked: it decides privacy and has no default"
+        )
+    # Rounded first: 0.07 * 100 is 7.000000000000001, and that is not eight devices.
+    return max(1, math.ceil(round(deployment.honest_share * masked_quorum(candidate), 9)))
 
 
 # TOML tables hold values of any TOML type.
@@ -169,7 +218,8 @@ def trial_tables(
 
     Draws need not be secret here and are seeded, so that seeds can be compared. ``central`` is one
     draw on the server and ``local`` one a client, of the deployment's size; ``ftrl`` is tried as
-    itself, since its noise is correlated over the rounds.
+    itself, since its noise is correlated over the rounds. ``masked`` is tried as one draw of the
+    server on the sums, which is what the sum of its shares comes to.
     """
     step = candidate.server_step_size * promise.fill
     aggregation = msgspec.to_builtins(
@@ -187,10 +237,10 @@ def trial_tables(
             privacy |= {"mode": "paper", "randomisation_magnitude": magnitude}
         case "ftrl":
             privacy |= _tree_tables(candidate, promise, cohort_at_hand, schema)
-            # Under a guarantee the places of a round are a fixed number.
-            rounds = {**tables["rounds"], "cohort_size": cohort_at_hand}
-            rounds.pop("participation_rate", None)
-            tables = {**tables, "rounds": rounds}
+            tables = _with_fixed_places(tables, cohort_at_hand)
+        case "masked":
+            privacy |= _sums_tables(candidate, promise, cohort_at_hand)
+            tables = _with_fixed_places(tables, cohort_at_hand)
     return {**tables, "privacy": privacy, "aggregation": aggregation}
 
 
@@ -205,9 +255,13 @@ def _slot_count(candidate: Candidate, deployment: Deployment) -> int:
     )
 
 
-def _noise_std(candidate: Candidate, schema: Schema, slots: int) -> float:
+def _noise_std(candidate: Candidate, deployment: Deployment, schema: Schema, slots: int) -> float:
     if candidate.mode == "local":
         return candidate.noise_multiplier * 2 * candidate.clipping_norm / math.sqrt(slots)
+    if candidate.mode == "masked":
+        # Every contributor's share, of which the honest ones alone make z.
+        shares = math.sqrt(slots / honest_contributors(candidate, deployment))
+        return candidate.noise_multiplier * _sums_sensitivity(candidate) * shares / slots
     return candidate.noise_multiplier * _sensitivity(candidate, schema, slots)
 
 
@@ -221,6 +275,18 @@ def _sensitivity(candidate: Candidate, schema: Schema, slots: int) -> float:
     )
 
 
+def _sums_sensitivity(candidate: Candidate) -> float:
+    # The units of weighting share one room, however many they are.
+    return sums_sensitivity([candidate.clipping_norm], layer_count=1, adjacency=ADJACENCY)
+
+
+def _with_fixed_places(tables: dict[str, Any], cohort_at_hand: int) -> dict[str, Any]:
+    """Return tables whose rounds have a fixed number of places, as under a guarantee."""
+    rounds = {**tables["rounds"], "cohort_size": cohort_at_hand}
+    rounds.pop("participation_rate", None)
+    return {**tables, "rounds": rounds}
+
+
 def _leaf(candidate: Candidate, deployment: Deployment) -> TreeRelease:
     separation, most = participation(candidate, deployment)
     return TreeRelease(
@@ -230,6 +296,17 @@ def _leaf(candidate: Candidate, deployment: Deployment) -> TreeRelease:
         max_participation=most,
         tree_number=0,
     )
+
+
+def _sums_tables(candidate: Candidate, promise: Promise, cohort_at_hand: int) -> dict[str, Any]:
+    """Return noise on the sums of the clients at hand that divides to the deployment's."""
+    return {
+        "mode": "central",
+        "noise_on": "sums",
+        "adjacency": ADJACENCY,
+        "noise_multiplier": promise.noise_std * cohort_at_hand / _sums_sensitivity(candidate),
+        **_PROMISES_NOTHING,
+    }
 
 
 def _tree_tables(
@@ -242,8 +319,6 @@ def _tree_tables(
         "adjacency": ADJACENCY,
         "noise_multiplier": promise.noise_std / here,
         "min_separation": 1,
-        # This run promises nothing to anybody: its people are test data.
         "max_participation": 1_000_000,
-        "delta": 0.1,
-        "epsilon_budget": 1e12,
+        **_PROMISES_NOTHING,
     }

@@ -40,7 +40,8 @@ class Tuned(Rounds, frozen=True, kw_only=True):
         population: People enrolled in the deployment, N (default: the clients at hand).
         simulated_cohort: People a deployed round expects: noise is that of such a cohort, added to
             the mean of the clients at hand, and results are labelled extrapolated.
-        modes: Noise modes, with commas: central, local, ftrl.
+        modes: Noise modes, with commas: central, local, ftrl, masked.
+        honest_share: Masked: share of a round's fewest contributors believed to add their noise.
         rules: Rules.
         search: Range or list of noise_multiplier, clipping_norm (parameter units),
             attention_strength, cohort (people) or server_step_size; may be repeated.
@@ -57,6 +58,7 @@ class Tuned(Rounds, frozen=True, kw_only=True):
     population: int | None = None
     simulated_cohort: Annotated[int | None, Flag("PEOPLE")] = None
     modes: str = "central"
+    honest_share: Annotated[float | None, Flag("SHARE")] = None
     rules: str = "mean,attentive"
     search: Annotated[list[str], Flag("NAME=LOW..HIGH")] = msgspec.field(default_factory=list)
     trials: Annotated[int, Flag(parse=at_least_one)] = 40
@@ -111,6 +113,7 @@ def _tune_request(asked: Tuned) -> "TuneRequest":
         population_size=asked.population,
         simulated_cohort=asked.simulated_cohort,
         modes=asked.modes.split(","),
+        honest_share=asked.honest_share,
         rules=asked.rules.split(","),
         searched=_searched(asked),
         trial_count=asked.trials,
