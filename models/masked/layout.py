@@ -21,9 +21,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
-from privacy.masking.grid import Grid, choose_grid
-from privacy.masking.keystream import SEED_BYTES
-from privacy.masking.packing import packed_bytes
 
 from models.plan.plan import Plan, plan_schema
 from models.settings.weighing import AttentiveWeights, Weighing
@@ -32,6 +29,9 @@ from models.vector.layers import Layer, layer_clips, layers_of, whole_model
 from models.vector.schema import SENT, Schema
 from privacy.clipping.adaptive import fit_sensitivity
 from privacy.clipping.noised_sums import sums_sensitivity, weight_scale
+from privacy.masking.grid import Grid, choose_grid
+from privacy.masking.keystream import SEED_BYTES
+from privacy.masking.packing import packed_bytes
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import sealed_bytes
 
