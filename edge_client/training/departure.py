@@ -47,7 +47,8 @@ class Departure:
         residual: Tensor | None = None,
     ) -> Outgoing:
         """Return what leaves; arguments and errors as in ``outgoing_update``."""
-        if self._layout is None:
+        privacy = self._plan.privacy
+        if self._layout is None or not isinstance(privacy, MaskedNoise):
             return outgoing_update(
                 self._plan,
                 update,
@@ -59,7 +60,6 @@ class Departure:
                 residual=residual,
                 seeded=self._seeded,
             )
-        privacy = self._plan.privacy
         if clipping_norm is not None:
             privacy = msgspec.structs.replace(privacy, clipping_norm=clipping_norm)
         clipped = clip_update(update, privacy, self._tensors)

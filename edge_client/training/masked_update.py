@@ -14,8 +14,7 @@ from models.settings.weighing import AttentiveWeights, EqualWeights
 from privacy.clipping.by_layer import ClippedUpdate
 from privacy.clipping.clip import tensor_norms
 from privacy.clipping.noised_sums import attentive_weight
-from privacy.masking.discrete_gaussian import add_discrete_gaussian
-from privacy.masking.grid import to_grid
+from privacy.masking.grid import add_share, to_grid
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.secure_gaussian import NoiseKeys
 
@@ -43,7 +42,7 @@ def masked_vector(
     values = _weighed(layout, clipped, privacy, example_share)
     on_grid = to_grid(values, layout.grid, keys.draw(f"{label} rounding"))
     del values
-    add_discrete_gaussian(on_grid, layout.grid.share_std, keys.draw(f"{label} share"))
+    add_share(on_grid, layout.grid, keys.draw(f"{label} share"))
     # The check elements are ones, and have no noise.
     vector = np.ones(layout.element_count, np.int32)
     vector[: layout.noised_count] = on_grid
