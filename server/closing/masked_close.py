@@ -88,7 +88,7 @@ def _check_sum(group: UnmaskedSum, layout: MaskedLayout) -> None:
 
 
 def _form(layout: MaskedLayout, slot_count: int) -> SumsForm:
-    """Return how a group's noised sums are divided, in clipping norms; ``slot_count`` is its own."""
+    """Return how the noised sums of a group of ``slot_count`` places divide, in clipping norms."""
     match layout.weighing:
         case AttentiveWeights(attention_strength=strength):
             least = LEAST_FILLED * slot_count * least_weight(strength)
