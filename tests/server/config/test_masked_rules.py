@@ -17,6 +17,7 @@ honest_share = 0.8
 adjacency = "zero-out"
 """
 GROUPS = f"{MASKED}groups = 4\n"
+EQUAL = 'rule = "mean"\nweighting = "equal"'
 TRAINING = "learning_rate = 0.5\nbatch_size = 2\nbptt_steps = 3"
 
 
@@ -139,6 +140,7 @@ def test_what_cannot_go_under_a_mask_is_refused_with_the_reason(
 def test_a_hypernetwork_cannot_learn_from_updates_that_nobody_opens(method: str) -> None:
     with pytest.raises(ConfigError, match="teaches its hypernetwork by each client"):
         config(
+            aggregation=EQUAL,
             model='family = "transformer_lm"\nvocabulary_size = 100\ntied = false',
             more=f'[personalisation]\nmethod = "{method}"\n[personalisation.hypernetwork]\n',
         )
