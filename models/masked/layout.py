@@ -164,6 +164,11 @@ def masked_layout(plan: Plan) -> MaskedLayout:
     )
 
 
+def layout_if_masked(plan: Plan) -> MaskedLayout | None:
+    """Return ``masked_layout``; None for a plan of another mode."""
+    return masked_layout(plan) if isinstance(plan.privacy, MaskedNoise) else None
+
+
 def _units(
     schema: Schema, weighing: Weighing, privacy: MaskedNoise
 ) -> tuple[tuple[Layer, ...], tuple[float, ...]]:
