@@ -1,7 +1,7 @@
 """Whom a plan hides a device's text from, and what such a plan may therefore not ask.
 
 Under ``local`` and ``masked``, and with ``example_privacy``, the coordinator itself is an onlooker:
-it learns what noise of devices lets through, and nothing else. So whatever else a device does,
+it learns what devices' noise lets through, and nothing else. So whatever else a device does,
 whether, when it may and with what it answers, must follow from the plan, the model and noised
 values alone. Such a plan is refused for what it is, before any text is read; what the text makes of
 a plan that was accepted never shows (``edge_client.training.local_round``). No torch.
@@ -27,8 +27,8 @@ _LEAVES_IN_THE_CLEAR = ("evaluate", "fit_embedding")
 
 def hides_from_coordinator(plan: Plan) -> bool:
     """Return whether the coordinator is among those whom the plan hides a device's text from."""
-    is_noised = isinstance(plan.privacy, LocalNoise | MaskedNoise)
-    return is_noised or plan.training.example_privacy is not None
+    hides_all = isinstance(plan.privacy, LocalNoise | MaskedNoise)
+    return hides_all or plan.training.example_privacy is not None
 
 
 def check_hiding(plan: Plan) -> None:
