@@ -96,7 +96,8 @@ class MaskedLayout:
     @property
     def payload_bytes(self) -> int:
         """Return the exact size of every payload: header, packed vector, sealed seed."""
-        return MASKED_HEADER.SIZE + self.packed_bytes + sealed_bytes(SEED_BYTES)
+        header: int = MASKED_HEADER.SIZE
+        return header + self.packed_bytes + sealed_bytes(SEED_BYTES)
 
     @cached_property
     def sha256(self) -> bytes:

@@ -164,7 +164,7 @@ def test_noise_follows_from_its_keys_and_label_alone() -> None:
     update = update_of(layout, 1.0)
 
     def digest(label: str) -> str:
-        return hashlib.sha256(vector_of(layout, privacy, update, label=label)).hexdigest()
+        return hashlib.sha256(vector_of(layout, privacy, update, label=label).tobytes()).hexdigest()
 
     assert digest("round 1 client a") == digest("round 1 client a")
     assert digest("round 1 client a") != digest("round 1 client b")

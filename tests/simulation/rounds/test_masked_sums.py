@@ -187,7 +187,8 @@ def test_a_device_that_adds_half_its_share_leaves_as_much_less_noise_as_that() -
             device_vector(own, zeros, privacy, slot)[: layout.noised_count]
             for slot, own in enumerate(devices)
         ]
-        sums = from_grid(np.sum(vectors, axis=0, dtype=np.int64).astype(np.uint32), layout.grid)
+        total = np.stack(vectors).sum(axis=0, dtype=np.int64).astype(np.uint32)
+        sums = from_grid(total, layout.grid)
         return float(sums[: layout.schema.element_count].std())
 
     # z S in clipping norms, and of its variance one half and an eighth; to five deviations of
