@@ -81,7 +81,8 @@ class MaskedLayout:
     @property
     def noised_count(self) -> int:
         """Return how many elements get noise: all but the check elements behind them."""
-        return self.weights.stop + (self.fit_entry is not None)
+        tells_fit = self.fit_entry is not None
+        return self.schema.element_count + len(self.units) + tells_fit
 
     @property
     def element_count(self) -> int:
@@ -96,8 +97,7 @@ class MaskedLayout:
     @property
     def payload_bytes(self) -> int:
         """Return the exact size of every payload: header, packed vector, sealed seed."""
-        header: int = MASKED_HEADER.SIZE
-        return header + self.packed_bytes + sealed_bytes(SEED_BYTES)
+        return MASKED_HEADER.SIZE + self.packed_bytes + sealed_bytes(SEED_BYTES)
 
     @cached_property
     def sha256(self) -> bytes:
