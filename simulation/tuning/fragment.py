@@ -63,6 +63,8 @@ def _of_coordinator(chosen: Measurement) -> str:
 def _of_mode(candidate: Candidate, deployment: Deployment) -> Iterator[tuple[str, Any]]:
     if candidate.mode != "local":
         yield "adjacency", ADJACENCY
+    if candidate.noises_sums and candidate.mode != "masked":
+        yield "noise_on", "sums"
     if candidate.mode == "ftrl":
         separation, most = participation(candidate, deployment)
         yield "min_separation", separation
