@@ -6,7 +6,13 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from privacy.accounting.events import EventError, LocalRelease, canonical_bytes, read_event
+from privacy.accounting.events import (
+    EventError,
+    LocalRelease,
+    MaskedAttempt,
+    canonical_bytes,
+    read_event,
+)
 from privacy.accounting.ledger_chain import LedgerEntry, LedgerError, next_entry, verify_chain
 from privacy.accounting.ledger_file import export_ledger, read_ledger
 from privacy.auditing.scores import AuditError
@@ -52,8 +58,9 @@ def targets() -> Iterator[Target]:
     """Yield this package's targets."""
     yield from _identities()
     yield from _sealing()
-    event = canonical_bytes(LocalRelease(noise_multiplier=2.0))
-    yield Target("privacy/event", (EventError,), of_bytes(read_event, event), ("json",))
+    masked = MaskedAttempt(noise_multiplier=2.0, adjacency="zero-out", honest_contributors=7)
+    events = [canonical_bytes(LocalRelease(noise_multiplier=2.0)), canonical_bytes(masked)]
+    yield Target("privacy/event", (EventError,), of_bytes(read_event, *events), ("json",))
     yield Target("privacy/ledger", (LedgerError,), _ledgers, ("json", "sqlite"))
     scores = b"canary,score,included\na,1.5,1\nb,-2e3,0\n"
     yield Target("privacy/scores", (AuditError,), of_file(read_scores, scores), ("text",))
