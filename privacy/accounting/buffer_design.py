@@ -19,12 +19,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privacy.accounting.checked_values import check_count
+from privacy.accounting.checked_values import MOST_BUFFERS, check_buffers, check_count
 from privacy.accounting.toeplitz import (
-    MOST_BUFFERS,
     buffered_column,
+    buffered_prefix_variances,
     buffered_sensitivity_squared,
-    check_buffers,
     prefix_variances,
     toeplitz_sensitivity_squared,
 )
@@ -120,25 +119,15 @@ def last_error(buffers: Buffers, rounds: int, min_separation: int, max_participa
     Divided by √(2ρ) and times one round's sensitivity it is in parameter units.
     """
     squared = buffered_sensitivity_squared(*buffers, rounds, min_separation, max_participation)
-    return math.sqrt(squared * float(buffered_prefix_variances(buffers, rounds)[-1]))
-
-
-def buffered_prefix_variances(buffers: Buffers, rounds: int) -> _Floats:
-    """Return `prefix_variances` of buffers, through the very recurrence that makes their noise."""
-    decays, scales = np.array(buffers.decays), np.array(buffers.scales)
-    held, inverse = np.zeros(len(decays)), np.empty(rounds)
-    for at in range(rounds):
-        inverse[at] = (at == 0) - scales @ held
-        held = decays * held + inverse[at]
-    variances: _Floats = prefix_variances(inverse)
-    return variances
+    return math.sqrt(squared * float(buffered_prefix_variances(*buffers, rounds)[-1]))
 
 
 def _start(count: int, rounds: int) -> _Floats:
     """Return rates spread evenly, as logarithms, between half the run's and that of one round."""
     rates = np.linspace(math.log(0.5 / max(rounds, 2)), math.log(1.5), 2 * count)
     gaps = np.diff(np.concatenate([[_SLOWEST], rates, [_FASTEST]]))
-    return np.log(gaps / gaps.sum())
+    shares: _Floats = np.log(gaps / gaps.sum())
+    return shares
 
 
 def _pair(where: _Floats) -> _Pair:

@@ -30,40 +30,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from privacy.accounting.checked_values import check_count, check_noise_multiplier
-
-MOST_BUFFERS = 5
-"""More buffers than this lower the error by less than their rounding."""
+from privacy.accounting.checked_values import check_buffers, check_count, check_noise_multiplier
 
 _ROUNDING = 1e-12
 """The most by which float64 lets a column rise that does not."""
 
 Column = NDArray[np.float64]
 """The first column of a lower-triangular Toeplitz matrix, float64, shape ``(rounds,)``."""
-
-
-def check_buffers(decays: Sequence[float], scales: Sequence[float]) -> None:
-    """Check θ and ω of a matrix C, one of each a buffer.
-
-    Raises:
-        ValueError: If there are none, more than ``MOST_BUFFERS`` or not as many scales as decays;
-            if a decay is not in (0, 1) or a scale not above 0; or if the scales sum to more than 1,
-            which would let C's column rise and void the account.
-    """
-    if not 1 <= len(decays) <= MOST_BUFFERS:
-        raise ValueError(f"buffer_decays must be 1 to {MOST_BUFFERS} numbers, got {len(decays)}")
-    if len(scales) != len(decays):
-        raise ValueError(
-            f"buffer_scales must be as many as buffer_decays, {len(decays)}, got {len(scales)}"
-        )
-    for decay in decays:
-        if not 0 < decay < 1:
-            raise ValueError(f"buffer_decays must lie in (0, 1), got {decay}")
-    for scale in scales:
-        if not 0 < scale < math.inf:
-            raise ValueError(f"buffer_scales must be > 0 and finite, got {scale}")
-    if sum(scales) > 1:
-        raise ValueError(f"buffer_scales must sum to at most 1, got {sum(scales)}")
 
 
 def buffered_column(decays: Iterable[float], scales: Iterable[float], rounds: int) -> Column:
@@ -148,3 +121,15 @@ def prefix_variances(inverse: Column) -> Column:
     Entry t - 1 is that of the first t rounds: what a model holds of noise.
     """
     return np.cumsum(np.cumsum(inverse) ** 2)
+
+
+def buffered_prefix_variances(
+    decays: Sequence[float], scales: Sequence[float], rounds: int
+) -> Column:
+    """Return `prefix_variances` of buffers, by the very recurrence that makes their noise."""
+    decay, scale = np.array(decays), np.array(scales)
+    held, inverse = np.zeros(len(decay)), np.empty(rounds)
+    for at in range(rounds):
+        inverse[at] = (at == 0) - scale @ held
+        held = decay * held + inverse[at]
+    return prefix_variances(inverse)

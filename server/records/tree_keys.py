@@ -74,6 +74,9 @@ def _opened(folder: ServerFolder, sealed: bytes, use: bytes) -> bytes:
 def _use(config: FederationConfig, privacy: TreeNoise, run: str) -> bytes:
     """Return what a node's noise follows from, beside the secret; a budget may be raised."""
     fixed = msgspec.structs.replace(privacy, epsilon_budget=1.0, delta=0.5)
+    if fixed.buffers is None:
+        # A file that says "tree" and one that says nothing draw the same nodes.
+        fixed = msgspec.structs.replace(fixed, mechanism=msgspec.UNSET)
     decides = (
         run,
         fixed,

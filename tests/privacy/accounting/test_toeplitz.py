@@ -15,12 +15,12 @@ from privacy.accounting.buffer_design import (
     design_buffers,
     last_error,
 )
+from privacy.accounting.checked_values import check_buffers
 from privacy.accounting.toeplitz import (
     Column,
     buffered_column,
     buffered_rho,
     buffered_sensitivity_squared,
-    check_buffers,
     toeplitz_sensitivity_squared,
 )
 from privacy.accounting.tree import tree_sensitivity_squared
@@ -152,7 +152,9 @@ def test_the_noise_in_a_prefix_is_that_of_the_inverse_matrix(rounds: int) -> Non
     inverse = np.linalg.inv(dense(buffered_column(*buffers, rounds)))
     noise = np.tril(np.ones((rounds, rounds))) @ inverse
 
-    np.testing.assert_allclose(buffered_prefix_variances(buffers, rounds), np.sum(noise**2, axis=1))
+    np.testing.assert_allclose(
+        buffered_prefix_variances(*buffers, rounds), np.sum(noise**2, axis=1)
+    )
 
 
 def test_a_person_in_every_round_leaves_nothing_for_buffers_to_win() -> None:
