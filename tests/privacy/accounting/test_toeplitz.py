@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from privacy.accounting.buffer_design import (
     Buffers,
     best_buffers,
-    buffered_prefix_variances,
     design_buffers,
     last_error,
 )
@@ -19,6 +18,7 @@ from privacy.accounting.checked_values import check_buffers
 from privacy.accounting.toeplitz import (
     Column,
     buffered_column,
+    buffered_prefix_variances,
     buffered_rho,
     buffered_sensitivity_squared,
     toeplitz_sensitivity_squared,
