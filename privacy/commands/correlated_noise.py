@@ -70,7 +70,7 @@ def least_noise(asked: Noise, target_epsilon: float, delta: float) -> tuple[floa
     if asked.mechanism != "blt":
         lines = [
             f"the noisiest model holds {in_tree:.4g} times the sensitivity of the aggregate",
-            "--mechanism blt leaves less in it, for a few numbers of memory a parameter",
+            "--mechanism blt leaves less in it, and takes memory beside the model",
         ]
         return of_tree, Answer(figures | {"model_noise": in_tree}, lines)
     decays, scales = design_buffers(*limits)

@@ -238,6 +238,8 @@ def test_the_sampling_of_trees_and_other_vain_flags_are_wrong_usage(
 ) -> None:
     for flags in (
         ["--mode", "ftrl", "--sampling-rate", "0.1"],
+        ["--mechanism", "blt"],
+        ["--mode", "ftrl", "--mechanism", "blt", "--restart-rounds", "5"],
         ["--min-separation", "3"],
         [plan(tmp_path, CENTRAL), "--noise-multiplier", "2"],
     ):
@@ -277,9 +279,12 @@ def test_noise_of_trees_is_the_least_that_epsilon_confirms(
     run = ["--mode", "ftrl", "--rounds", "2000", "--delta", "1e-10"]
     run += ["--min-separation", "313", "--max-participation", "6"]
 
-    z = figures(capsys, "noise", "--target-epsilon", "8.9", *run)["noise_multiplier"]
+    found = figures(capsys, "noise", "--target-epsilon", "8.9", *run)
+    z = found["noise_multiplier"]
 
     assert z == pytest.approx(7.0, abs=0.01)
+    # Ten draws lie in the model of round 1023, and in none of 2,000 more.
+    assert found["model_noise"] == pytest.approx(z * 10**0.5)
     assert figures(capsys, "epsilon", "--noise-multiplier", str(z), *run)["epsilon"] <= 8.9
     less = figures(capsys, "epsilon", "--noise-multiplier", str(z * 0.999), *run)
     assert less["epsilon"] > 8.9
