@@ -29,6 +29,9 @@ from privacy.accounting.toeplitz import (
 )
 
 FEWEST_BUFFERS = 2
+MOST_ROUNDS = 1 << 17
+"""Rounds for which a search still ends within minutes."""
+
 _WORTH_A_BUFFER = 0.01
 """Share of the error that one more buffer of the model's size must take away."""
 
@@ -62,7 +65,7 @@ def design_buffers(rounds: int, min_separation: int, max_participation: int) -> 
     follows from must not change with a library.
 
     Raises:
-        ValueError: If a number is no whole number above 0.
+        ValueError: If a number is no whole number above 0, or there are more than ``MOST_ROUNDS``.
     """
     for name, value in (
         ("rounds", rounds),
@@ -70,6 +73,11 @@ def design_buffers(rounds: int, min_separation: int, max_participation: int) -> 
         ("max_participation", max_participation),
     ):
         check_count(value, name)
+    if rounds > MOST_ROUNDS:
+        raise ValueError(
+            f"rounds must be at most {MOST_ROUNDS:,} to choose buffers for, got {rounds:,}; "
+            "choose them for fewer: the account holds for any number of rounds"
+        )
     best, least = None, math.inf
     for count in range(FEWEST_BUFFERS, MOST_BUFFERS + 1):
         found = best_buffers(count, rounds, min_separation, max_participation)

@@ -64,8 +64,9 @@ def toeplitz_sensitivity_squared(
         ValueError: If the column has a negative number or rises: then no pattern is known to be
             the worst.
     """
-    separation = check_count(min_separation, "min_separation")
     check_count(max_participation, "max_participation")
+    # A second participation beyond the run is none.
+    separation = min(check_count(min_separation, "min_separation"), len(column))
     if not (np.all(column >= 0) and np.all(np.diff(column) <= _ROUNDING)):
         raise ValueError("column must be non-negative and never rise")
     # A row a participation that may have been; sums down the rows add up its columns of C.

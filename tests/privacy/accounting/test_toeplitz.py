@@ -171,7 +171,10 @@ def test_sensitivity_grows_with_the_rounds_that_were_released() -> None:
 
 def test_limits_that_nobody_reaches_are_no_limits() -> None:
     assert buffered_sensitivity_squared((0.5,), (0.5,), 20, 1, 20) == pytest.approx(
-        buffered_sensitivity_squared((0.5,), (0.5,), 20, 1, 1_000_000)
+        buffered_sensitivity_squared((0.5,), (0.5,), 20, 1, 1 << 60)
+    )
+    assert buffered_sensitivity_squared((0.5,), (0.5,), 20, 20, 9) == pytest.approx(
+        buffered_sensitivity_squared((0.5,), (0.5,), 20, 1 << 60, 9)
     )
 
 
@@ -200,3 +203,8 @@ def test_buffers_whose_account_would_be_void_are_refused(
 def test_a_column_with_no_known_worst_pattern_is_refused(column: list[float]) -> None:
     with pytest.raises(ValueError, match="non-negative and never rise"):
         toeplitz_sensitivity_squared(np.array(column), min_separation=1, max_participation=1)
+
+
+def test_a_search_that_would_not_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="rounds must be at most 131,072"):
+        design_buffers(131_073, 1, 1)
