@@ -108,7 +108,7 @@ def best_buffers(count: int, rounds: int, min_separation: int, max_participation
         loss,
         _start(count, rounds),
         method="L-BFGS-B",
-        options={"maxiter": 500, "maxfun": 20_000, "ftol": 1e-11, "gtol": 1e-8},
+        options={"maxiter": 500, "maxfun": 20_000, "ftol": 1e-9, "gtol": 1e-8},
     )
     pair = _pair(found.x)
     rounded = [
