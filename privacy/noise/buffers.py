@@ -5,7 +5,7 @@ buffers feed back,
 
     w_t = z_t - Σ_i ω_i b_i,    then b_i ← θ_i b_i + w_t for every i ([McMahan], Algorithm 3).
 
-What the buffers hold before a round follows from the keys of the draws before it and from nothing
+The content of the buffers before a round follows from the keys of the draws before it and nothing
 else: no aggregate enters. So they are kept in memory alone. A process that begins anew, or is asked
 for a round again, draws the rounds before it once more and holds the same bits: there is no file
 that could be lost, leak, or disagree with the store.

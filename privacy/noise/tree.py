@@ -37,7 +37,7 @@ class DerivedKeys:
         if len(secret) != KEY_BYTES:
             raise ValueError(f"a noise key must have {KEY_BYTES} bytes, got {len(secret)}")
         self._secret = secret
-        # What follows from the keys alone, kept from round to round.
+        # Kept from round to round; it follows from the keys alone.
         self.buffers: NoiseBuffers | None = None
 
     def draw(self, label: str, /) -> bytes:

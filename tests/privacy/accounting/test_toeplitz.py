@@ -1,4 +1,4 @@
-"""What correlated noise through a few buffers costs, and how little of it a model holds."""
+"""The cost of correlated noise through a few buffers, and how little of it a model holds."""
 
 import math
 from collections.abc import Iterator
