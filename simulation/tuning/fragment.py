@@ -9,6 +9,7 @@ from simulation.tuning.candidate import (
     ADJACENCY,
     Candidate,
     Deployment,
+    buffers,
     masked_quorum,
     participation,
 )
@@ -69,6 +70,10 @@ def _of_mode(candidate: Candidate, deployment: Deployment) -> Iterator[tuple[str
         separation, most = participation(candidate, deployment)
         yield "min_separation", separation
         yield "max_participation", most
+        decays, scales = buffers(candidate, deployment)
+        yield "mechanism", "blt"
+        yield "buffer_decays", decays
+        yield "buffer_scales", scales
 
 
 # The dictionaries below are TOML tables: their values are of any TOML type.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from privacy.accounting.events import (
+    BufferedRelease,
     EventError,
     LocalRelease,
     MaskedAttempt,
@@ -58,9 +59,22 @@ def targets() -> Iterator[Target]:
     """Yield this package's targets."""
     yield from _identities()
     yield from _sealing()
-    masked = MaskedAttempt(noise_multiplier=2.0, adjacency="zero-out", honest_contributors=7)
-    events = [canonical_bytes(LocalRelease(noise_multiplier=2.0)), canonical_bytes(masked)]
-    yield Target("privacy/event", (EventError,), of_bytes(read_event, *events), ("json",))
+    local = canonical_bytes(LocalRelease(noise_multiplier=2.0))
+    masked = canonical_bytes(
+        MaskedAttempt(noise_multiplier=2.0, adjacency="zero-out", honest_contributors=7)
+    )
+    buffered = canonical_bytes(
+        BufferedRelease(
+            noise_multiplier=4.0,
+            adjacency="zero-out",
+            min_separation=313,
+            max_participation=6,
+            buffer_decays=(0.99, 0.8),
+            buffer_scales=(0.1, 0.3),
+        )
+    )
+    events = of_bytes(read_event, local, masked, buffered)
+    yield Target("privacy/event", (EventError,), events, ("json",))
     yield Target("privacy/ledger", (LedgerError,), _ledgers, ("json", "sqlite"))
     scores = b"canary,score,included\na,1.5,1\nb,-2e3,0\n"
     yield Target("privacy/scores", (AuditError,), of_file(read_scores, scores), ("text",))

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from matplotlib.axes import Axes
 
+from privacy.accounting.buffer_design import design_buffers
 from server.config.federation import FederationConfig, preset_text
 from simulation.tuning.candidate import Candidate, Deployment, Mode
 from simulation.tuning.fragment import fragment
@@ -94,6 +95,9 @@ def test_the_settings_are_what_a_coordinator_reads(mode: Mode) -> None:
     if mode == "ftrl":
         # Ten thousand people, five hundred a round: who took part waits for twenty rounds.
         assert (privacy["min_separation"], privacy["max_participation"]) == (20, 1)
+        # A new federation gets the mechanism that leaves less noise in its model.
+        assert privacy["mechanism"] == "blt"
+        assert (privacy["buffer_decays"], privacy["buffer_scales"]) == design_buffers(20, 20, 1)
     if mode == "masked":
         assert (privacy["coordinator_epsilon_budget"], privacy["honest_share"]) == (6.0, 0.7)
         # A round closes with four in five of its cohort.
