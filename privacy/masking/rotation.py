@@ -68,7 +68,7 @@ def _signs(size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return signs over sqrt(size) for the whole blocks and for the one that overlaps."""
     count = max(size, 8)
     random = np.frombuffer(hashlib.shake_256(_SIGNS).digest(2 * count // 8), dtype=np.uint8)
-    signs = (1.0 - 2.0 * np.unpackbits(random)) / math.sqrt(size)
+    signs = (1.0 - 2.0 * np.unpackbits(random).astype(np.float64)) / math.sqrt(size)
     return signs[:size], signs[count : count + size]
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def key(number: int) -> bytes:
 
 def total(rounded: list[np.ndarray], grid: Grid) -> np.ndarray:
     """Return the sum of rounded messages modulo 2^bits."""
-    return (sum(rounded) % 2**grid.bits).astype(np.uint32)
+    return (np.sum(rounded, axis=0) % 2**grid.bits).astype(np.uint32)
 
 
 def length(rounded: np.ndarray, grid: Grid) -> float:
@@ -200,6 +201,6 @@ def test_rounding_and_noise_are_not_the_same_for_two_keys() -> None:
         ({"noise_multiplier": -1.0}, "must be >= 0 and finite, got -1"),
     ],
 )
-def test_messages_that_no_grid_can_hold_are_refused(change: dict[str, float], rule: str) -> None:
+def test_messages_that_no_grid_can_hold_are_refused(change: dict[str, Any], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
         choose_grid(dataclasses.replace(SMALL, **change))
