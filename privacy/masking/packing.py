@@ -14,7 +14,7 @@ PACKED_BITS = (16, 20, 24, 32)
 
 _LOW_BITS = 16
 _NIBBLE = 20
-_ABOVE = {24: np.dtype(np.uint8), 32: np.dtype("<u2")}
+_ABOVE = (24, 32)
 # Elements converted at a time: they stay in cache.
 _BLOCK = 1 << 15
 
@@ -52,7 +52,7 @@ def pack(values: NDArray[np.uint32], bits: int) -> memoryview:
         above[:] = nibbles[:half]
         above[: count - half] |= nibbles[half:] << np.uint8(4)
     elif bits in _ABOVE:
-        above.view(_ABOVE[bits])[:] = values >> np.uint32(_LOW_BITS)
+        _words(above, bits)[:] = values >> np.uint32(_LOW_BITS)
     return packed.data
 
 
@@ -89,7 +89,12 @@ def add_packed(total: NDArray[np.uint32], data: bytes | memoryview, *, bits: int
         _add(total[:half], low[:half], above, nibble=0)
         _add(total[half:], low[half:], above[: count - half], nibble=4)
     else:
-        _add(total, low, above.view(_ABOVE[bits]) if bits in _ABOVE else None)
+        _add(total, low, _words(above, bits) if bits in _ABOVE else None)
+
+
+def _words(above: NDArray[np.uint8], bits: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    """Return the bits above the low halves as what they are: bytes, or two of them an element."""
+    return above if bits == _ABOVE[0] else above.view("<u2")
 
 
 def _add(
