@@ -4,7 +4,7 @@ A message x of norm at most S is rotated (``rotation``), and its elements become
 rounded at random to a neighbour so that the mean stays. All elements have the same step g and the
 same noise.
 
-**What rounding costs** ([Kairouz], Section 4). With X the rounded vector of d elements, E X_i^2 <=
+**What rounding costs** ([Kairouz]). With X the rounded vector of d elements, E X_i^2 <=
 x_i^2 + g^2 / 4, and X_i^2 takes two values that lie 2 g m_i apart, m_i the middle of the cell,
 |m_i| <= |x_i| + g / 2. By Hoeffding's inequality,
 
@@ -18,7 +18,7 @@ which is left out or replaced, are as far apart as one rounded message is long o
 **Overflow** gives a wrong sum and is no breach: a sum modulo 2^bits is post-processing. The sum of
 M rotated messages has no element above t M S / sqrt(B), but for a chance 2 d e^(-t^2 / 2); rounding
 adds at most M steps; and the sum of M discrete Gaussians, sub-Gaussian with their variance
-parameters ([Canonne], Section 2), stays below t of its standard deviations but for as much again. t
+parameters ([Canonne]), stays below t of its standard deviations but for as much again. t
 makes each chance 2^-51, together less than delta / 100 for every delta above 10^-13.
 
 References:

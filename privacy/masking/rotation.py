@@ -2,7 +2,7 @@ r"""A fixed rotation that spreads each message evenly over its elements, so that
 
 One element of a keyboard's update, the bias of a frequent word, can hold 0.4 of the update's norm,
 and the width of a sum must hold M such elements, unless a device cuts them off. Rotated, no element
-of a vector is much larger than norm / sqrt(elements) ([Kairouz], Section 4). A rotation is
+of a vector is much larger than norm / sqrt(elements) ([Kairouz]). A rotation is
 orthogonal: norms, distances and noise of equal variance everywhere stay what they are, and the sum
 is rotated back once.
 
