@@ -24,6 +24,7 @@ TRAINING = "learning_rate = 0.5\nbatch_size = 2\nbptt_steps = 3\nexample_cap = 5
 def config(
     privacy: str = MASKED,
     aggregation: str = 'rule = "attentive"',
+    *,
     rounds: str = "cohort_size = 10",
     training: str = TRAINING,
     model: str = 'family = "gru_lm"\nvocabulary_size = 100\nhidden_size = 2\ntied = false',
