@@ -184,7 +184,7 @@ def _masked(groups: int) -> str:
     )
 
 
-_GROUPS = {
+_GROUPS: dict[str, tuple[str, ...]] = {
     "mean": ('aggregation={rule="mean", weighting="equal"}', _masked(1)),
     "attentive": ('aggregation={rule="attentive"}', _masked(1)),
     "median of 10 groups": ('aggregation={rule="median"}', _masked(10)),
