@@ -33,6 +33,11 @@ NEIGHBOURS = {
 }
 """The neighbouring relations at a fixed number of slots, in words."""
 
+NoiseOn = Literal["mean", "sums"] | UnsetType
+"""What is noised. Unset is ``mean`` and is left out when written, so that older ends read it."""
+
+_ON_SUMS = " of the sums of updates and of weights, which are divided after it"
+
 
 class _Calibrated(ClippingSettings, frozen=True, kw_only=True, tag_field="mode"):
     """Settings that every mode with a guarantee has.
@@ -96,9 +101,13 @@ class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
         adaptive_clipping: How the clipping norm follows the clients' norms; absent keeps it.
             Noising the count of those that fit is part of z: the aggregate's noise is a little
             larger for it.
+        noise_on: ``mean`` noises the weighted mean over all places, ``sums`` the sums of weighted
+            updates and of weights, which are divided afterwards: less noise for the same ε under
+            attention, in cohorts of a hundred and more.
     """
 
     adjacency: Literal["zero-out", "replace-one"]
+    noise_on: NoiseOn = UNSET
     adaptive_clipping: AdaptiveClipping | None = None
 
     def __post_init__(self) -> None:
@@ -123,12 +132,13 @@ class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
     @property
     def guarantee(self) -> str:
         """Return what the mode promises, in one line for configuration, logs and reports."""
+        summed = _ON_SUMS if self.noise_on == "sums" else ""
         counted = "" if self.adaptive_clipping is None else ", the count behind the clip included"
         return (
             f"central: {self._budget}, from readers of the released models; "
             f"{NEIGHBOURS[self.adjacency]}; noise of {self.noise_multiplier:g} times the "
-            f"sensitivity{counted}; the coordinator itself sees clipped updates while a round "
-            "closes"
+            f"sensitivity{summed}{counted}; the coordinator itself sees clipped updates "
+            "while a round closes"
         )
 
 
@@ -149,9 +159,12 @@ class TreeNoise(_Calibrated, frozen=True, kw_only=True, tag="ftrl"):
             them for a plan's rounds and limits. They stand in the file, since a later release of a
             library could find others in mid-run.
         buffer_scales: For ``blt``, ω of every buffer, above 0; at most 1 together.
+        noise_on: As in ``CentralNoise``. It stays as it is for a whole run: a later round takes
+            out noise that an earlier one put in.
     """
 
     adjacency: Literal["zero-out", "replace-one"]
+    noise_on: NoiseOn = UNSET
     min_separation: int
     max_participation: int
     restart_rounds: int | None = None
@@ -200,10 +213,12 @@ class TreeNoise(_Calibrated, frozen=True, kw_only=True, tag="ftrl"):
     @property
     def guarantee(self) -> str:
         """Return what the mode promises, in one line for configuration, logs and reports."""
+        summed = _ON_SUMS if self.noise_on == "sums" else ""
         return (
             f"ftrl: {self._budget}, from readers of the released models; "
             f"{NEIGHBOURS[self.adjacency]}; {self.noise_in_words} of {self.noise_multiplier:g} "
-            f"times the sensitivity; one person takes part at most {self.max_participation} times, "
+            f"times the sensitivity{summed}; one person takes part at most "
+            f"{self.max_participation} times, "
             f"at least {self.min_separation} rounds apart; the coordinator itself sees clipped "
             "updates while a round closes"
         )

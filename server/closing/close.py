@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,11 +26,12 @@ from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.mode import CalibratedRound, NoiseMode
 from privacy.noise.registry import noise_mode
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
-from privacy.noise.settings import PrivacySettings
+from privacy.noise.settings import PrivacySettings, noises_sums
+from server.aggregation.noised_sums import SumsForm, sums_form, weights_after
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule, AggregationWeights
 from server.aggregation.screening import Screen
-from server.aggregation.sensitivity import aggregate_sensitivity
+from server.aggregation.sensitivity import noised_sensitivity
 from server.aggregation.settings import AggregationSettings, MeanSettings
 from server.closing.next_clipping_norm import clipping_norm_after
 from server.closing.release_steps import round_at_random
@@ -55,6 +57,9 @@ class Closed:
         next_clipping_norm: C of the next round in parameter units, if it follows the clients'.
         screened: Rejected contributions by reason.
         next_typical_norm: Start of the next round's screen, if norms are followed.
+        noised_weights: Total weight of each layer, in clients, noise included, if sums are noised;
+            as public as the parameters.
+        weights_so_far: Their sum over all rounds of the run, if a tree noises them.
     """
 
     parameters: Tensor
@@ -64,6 +69,8 @@ class Closed:
     next_clipping_norm: float | None = None
     screened: Mapping[str, int] = field(default_factory=dict)
     next_typical_norm: float | None = None
+    noised_weights: tuple[float, ...] | None = None
+    weights_so_far: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +97,7 @@ class Closing:
         release_step: Step to whose multiples the outcome is rounded at random, after all noise.
         earlier: Parameters of an earlier release for a rule that looks back
             (``server.releases.earlier_releases``), overwritten; None if none has the same tensors.
+        weights_so_far: As the round before left them in ``Closed``; None in a run's first.
     """
 
     schema: Schema
@@ -106,11 +114,19 @@ class Closing:
     screen: Screen | None = None
     release_step: float | None = None
     earlier: Tensor | None = None
+    weights_so_far: tuple[float, ...] | None = None
 
     @cached_property
     def mode(self) -> NoiseMode:
         """Return what the noise mode does at each place."""
         return noise_mode(self.privacy)
+
+    @cached_property
+    def form(self) -> SumsForm | None:
+        """Return the layout of the sums that are noised; None where their mean is."""
+        if not noises_sums(self.privacy) or not self.shared.tensors:
+            return None
+        return sums_form(self.aggregation, self.shared, self.privacy, slot_count=self.slot_count)
 
     @cached_property
     def released(self) -> Schema:
@@ -167,10 +183,8 @@ def close_round(
         privacy, rule, slot_count=closing.slot_count, generator=generator, calibrated=calibrated
     )
     # The noise comes before the step, and nothing that was not noised is used after it.
-    aggregate = rule.result()
-    if len(aggregate):  # A method may share nothing.
-        aggregate = closing.mode.at_server(aggregate, generator, calibrated)
-    after = _stepped(_shared_of(parameters, closing), aggregate, closing)
+    noised = _noised(rule.result(), closing, calibrated)
+    after = _stepped(_shared_of(parameters, closing), noised.aggregate, closing)
     if closing.release_step is not None:
         after = round_at_random(after, closing.release_step, generator)
     server_half.close(
@@ -186,7 +200,31 @@ def close_round(
         next_norm,
         {} if screen is None else screen.counts,
         None if screen is None else screen.next_typical_norm,
+        noised.weights,
+        noised.weights_so_far,
     )
+
+
+class _Noised(NamedTuple):
+    """The aggregate with the server's noise, and the weights as ``Closed`` tells them."""
+
+    aggregate: Tensor
+    weights: tuple[float, ...] | None = None
+    weights_so_far: tuple[float, ...] | None = None
+
+
+def _noised(aggregate: Tensor, closing: Closing, calibrated: CalibratedRound | None) -> _Noised:
+    if not len(aggregate):  # A method may share nothing.
+        return _Noised(aggregate)
+    noised, form = closing.mode.at_server(aggregate, closing.generator, calibrated), closing.form
+    if form is None:
+        return _Noised(noised)
+    totals, number = form.totals(noised), closing.round_number
+    if not isinstance(closing.privacy, TreeNoise):
+        return _Noised(form.divided(noised, totals), totals)
+    so_far = weights_after(closing.weights_so_far, totals, round_number=number)
+    divisors = [total / (number or 1) for total in so_far]
+    return _Noised(form.divided(noised, divisors), totals, so_far)
 
 
 def _calibrated(
@@ -195,7 +233,7 @@ def _calibrated(
     adjacency = closing.mode.adjacency
     if adjacency is None:
         return None, None
-    sensitivity = aggregate_sensitivity(
+    sensitivity = noised_sensitivity(
         closing.aggregation,
         closing.shared,
         closing.privacy,
@@ -224,6 +262,7 @@ def _rule(parameters: Tensor, closing: Closing, *, under_guarantee: bool) -> Agg
         folder=closing.spool_folder,
         screen=closing.screen,
         heading=_heading(parameters, closing),
+        form=closing.form,
     )
 
 

@@ -7,7 +7,7 @@ from privacy.accounting.checked_values import check_delta
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.plan_events import event_of, fixed_slot_count
 from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
-from server.aggregation.sensitivity import aggregate_sensitivity
+from server.aggregation.sensitivity import noised_sensitivity
 from server.aggregation.settings import AggregationSettings, MeanSettings
 from server.config.rounds import RoundSettings
 
@@ -36,7 +36,7 @@ def check_guarantee(
             _check_one_update_an_attempt(rounds)
         case CentralNoise() | TreeNoise():
             slots = fixed_slot_count(rounds, privacy)
-            aggregate_sensitivity(
+            noised_sensitivity(
                 aggregation, schema, privacy, slot_count=slots, adjacency=privacy.adjacency
             )
         case _:

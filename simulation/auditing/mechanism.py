@@ -29,6 +29,7 @@ from simulation.auditing.canaries import (
 )
 from simulation.auditing.coordinator import ClosingCoordinator, ListeningCoordinator
 from simulation.auditing.rounds_file import RoundsFile
+from simulation.auditing.summed_weights import faults_of_weights
 from simulation.config.simulation import SimulationConfig
 
 _LEAST_ROUNDS = 128
@@ -178,4 +179,8 @@ def audit_mechanism(
         before=None if kept is None else kept.read(),
         after_round=after_round,
     )
-    return judge_rounds(subject.privacy, rounds)
+    judged = judge_rounds(subject.privacy, rounds)
+    if not isinstance(subject.coordinator, ClosingCoordinator):
+        return judged
+    faults = [*judged.faults, *faults_of_weights(subject.coordinator)]
+    return msgspec.structs.replace(judged, faults=faults)

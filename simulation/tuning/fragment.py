@@ -47,6 +47,8 @@ def fragment(chosen: Measurement, deployment: Deployment, *, target_epsilon: flo
 def _of_mode(candidate: Candidate, deployment: Deployment) -> Iterator[tuple[str, Any]]:
     if candidate.mode != "local":
         yield "adjacency", ADJACENCY
+    if candidate.noises_sums:
+        yield "noise_on", "sums"
     if candidate.mode == "ftrl":
         separation, most = participation(candidate, deployment)
         yield "min_separation", separation
@@ -67,7 +69,8 @@ def _rounds(candidate: Candidate, deployment: Deployment) -> dict[str, Any]:
             "selection": "sampled",
             "participation_rate": candidate.cohort / deployment.population_size,
             "population_size": deployment.population_size,
-            "quorum": 1,
+            # Devices ask how few may come where an empty place is no zero.
+            "quorum": max(1, candidate.cohort // 2) if candidate.noises_sums else 1,
             "close_early": False,
         }
     quorum = max(1, candidate.cohort // 2)
