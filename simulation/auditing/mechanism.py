@@ -14,6 +14,7 @@ import torch
 from models.masked.layout import layout_of_sums
 from models.settings.weighing import Weighing
 from models.vector.schema import Schema
+from privacy.accounting.onlookers import AGAINST
 from privacy.auditing.judgement import UNCLAIMED_MULTIPLIER, Judgement, judge
 from privacy.auditing.scores import AuditError
 from privacy.clipping.settings import AdaptiveClippingSettings
@@ -47,9 +48,11 @@ class MechanismAudit(Judgement, frozen=True, kw_only=True):
         guarantee: The promise of the noise mode, in words.
         neighbours: ``zero-out``, ``replace-one`` or any two data sets: what canaries differ in.
         republished: Rounds of which an observer got more than one version.
+        claimed_against: Onlookers against whom the mode claims what is audited, in words.
     """
 
     guarantee: str
+    claimed_against: str
     neighbours: str
     republished: int
 
@@ -152,6 +155,18 @@ def claimed_multiplier(privacy: PrivacySettings) -> float | None:
     return None
 
 
+def claimed_against(privacy: PrivacySettings) -> str:
+    """Return the onlookers against whom a mode claims its noise multiplier, in words.
+
+    Under ``masked`` one multiplier holds for both: that of the honest contributors' noise.
+    """
+    if not privacy.guarantees_privacy:
+        return "nobody"
+    if isinstance(privacy, LocalNoise | MaskedNoise):
+        return f"{AGAINST['readers']} and {AGAINST['coordinator']}"
+    return AGAINST["readers"]
+
+
 def rounds_needed(privacy: PrivacySettings, canary_count: int, *, precision: float) -> int:
     """Return how many rounds give the estimate this relative standard error.
 
@@ -180,6 +195,7 @@ def judge_rounds(privacy: PrivacySettings, rounds: CanaryRounds) -> MechanismAud
     return MechanismAudit(
         **figures,
         guarantee=privacy.guarantee,
+        claimed_against=claimed_against(privacy),
         neighbours="any two data sets" if is_local else neighbours_of(privacy),
         republished=rounds.republished,
     )
