@@ -165,6 +165,7 @@ def train(
         tables,
         candidate,
         promise_of(candidate, deployment, schema),
+        deployment=deployment,
         cohort_at_hand=config.rounds.cohort_size_of(len(population.clients)),
         schema=schema,
     )
