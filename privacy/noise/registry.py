@@ -17,7 +17,8 @@ from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, Privac
 from privacy.noise.tree import TreeGaussian
 
 
-def noise_mode(settings: PrivacySettings) -> NoiseMode:
+# One return for each mode.
+def noise_mode(settings: PrivacySettings) -> NoiseMode:  # noqa: PLR0911
     """Return the mode that the settings name."""
     match settings:
         case LocalNoise():

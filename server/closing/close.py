@@ -268,14 +268,11 @@ def next_parameters(before: Tensor, aggregate: Tensor, closing: Closing) -> Tens
     """Take the server's step along an aggregate, noise and all, and return what is released.
 
     Args:
-        before: As ``parameters`` of ``close_round``.
+        before: As ``parameters`` of ``close_round``; ValueError if they leave the finite numbers.
         aggregate: Of the shared tensors, shape ``(elements,)``; its memory may be used.
-
-    Raises:
-        ValueError: If the result is not finite.
     """
-    step_size, shared = closing.aggregation.server_step_size, _shared_of(before, closing)
-    stepped = torch.add(shared, aggregate, alpha=step_size, out=aggregate)
+    size = closing.aggregation.server_step_size
+    stepped = torch.add(_shared_of(before, closing), aggregate, alpha=size, out=aggregate)
     after = closing.mode.after_step(stepped.float(), closing.generator if closing.seeded else None)
     _check_finite(after)
     if closing.release_step is not None:
