@@ -17,7 +17,6 @@ from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, Privac
 from privacy.noise.tree import TreeGaussian
 
 
-# One return for each mode.
 def noise_mode(settings: PrivacySettings) -> NoiseMode:
     """Return the mode that the settings name."""
     match settings:
