@@ -1,7 +1,8 @@
-"""Masks: updates that say nothing one by one, and whose sum is the sum of the updates.
+"""Updates that hide each other in a sum: a grid, shares of noise, keystreams and packed integers.
 
-Begin with ``mask_form``, which names the vector that a mask fits, then ``sealed_seed``, which
-carries a mask's seed to the helper, and ``helper_answer``, which the helper signs. Imports
-``sealing`` and what lies below it; no torch. A seed is used for one vector of one attempt and for
-nothing else.
+Begin with ``mask``, what a device does to its message and a coordinator to the sum; ``grid`` chooses
+step, width and noise and proves what rounding costs, ``discrete_gaussian`` draws the noise exactly.
+``sealed_seed`` carries a mask's seed to the helper, which signs a ``helper_answer``.
+Imports ``accounting``, ``sealing``, ``noise`` and what lies below, but no torch: numpy and
+``cryptography`` are enough. Sums are exact integers modulo a power of two, the same in any order.
 """

@@ -9,12 +9,11 @@ import hashlib
 import struct
 from dataclasses import dataclass
 
+from privacy.masking.packing import PACKED_BITS
 from privacy.sealing.envelope import Direction, MessageContext
 
 MOST_ELEMENTS = 1 << 28
 """Largest vector, in elements: a gibibyte at 32 bits, which a helper has to hold once."""
-MASK_BITS = (16, 20, 24, 32)
-"""Widths of an element, in bits."""
 
 _TAG = b"sotto mask form 1\0"
 _FIELDS = struct.Struct("!QIII")
@@ -44,8 +43,8 @@ class MaskForm:
             raise ValueError(
                 f"element_count must be >= 1 and <= {MOST_ELEMENTS}, got {self.element_count}"
             )
-        if self.bits not in MASK_BITS:
-            raise ValueError(f"bits must be one of {MASK_BITS}, got {self.bits}")
+        if self.bits not in PACKED_BITS:
+            raise ValueError(f"bits must be one of {PACKED_BITS}, got {self.bits}")
         if not 0 <= self.attempt < 1 << 32:
             raise ValueError(f"attempt must be >= 0 and < 2**32, got {self.attempt}")
         if not 1 <= self.groups < 1 << 32:

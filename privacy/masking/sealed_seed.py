@@ -12,6 +12,7 @@ from privacy.foundation.secure_source import SecureSource
 from privacy.identities.certificates import CertifiedKey
 from privacy.identities.party import Identity
 from privacy.identities.signatures import Purpose, SignatureError, verify
+from privacy.masking.keystream import SEED_BYTES
 from privacy.masking.mask_form import MaskForm
 from privacy.sealing.envelope import (
     BodyHeader,
@@ -30,7 +31,6 @@ from privacy.sealing.header import (
     take_block,
 )
 
-SEED_BYTES = 32
 SEALED_SEED_BYTES = sealed_bytes(SEED_BYTES)
 """Size of every sealed seed, in bytes."""
 

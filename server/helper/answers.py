@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from privacy.identities.party import Identity
 from privacy.masking.helper_answer import (
@@ -22,9 +23,12 @@ from privacy.masking.helper_answer import (
     first_head,
     sign_answer,
 )
-from privacy.masking.mask_form import MaskForm
 from protos.helper_refusals import HelperCode
 from server.helper.refusal import Refusal
+
+if TYPE_CHECKING:
+    # It loads numpy, which looking at a list does not need.
+    from privacy.masking.mask_form import MaskForm
 
 _FORMAT = 1
 _BUSY_MS = 30_000
@@ -72,7 +76,7 @@ class Question:
     run: bytes
     round_number: int
     group: int
-    form: MaskForm
+    form: "MaskForm"
     set_sha256: bytes
     seeds: dict[int, bytes]
     nonces: frozenset[bytes]
