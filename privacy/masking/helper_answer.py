@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, decode_json
+from privacy.foundation.strict_json import decode_json
 from privacy.identities.certificates import CertificateError, CertifiedKey, KeyUse
 from privacy.identities.helper_admission import check_helper_key
 from privacy.identities.party import Identity
@@ -24,6 +24,8 @@ from privacy.identities.signatures import Purpose, SignatureError, verify
 _START = b"sotto helper answers 1\0"
 _ENTRY = b"sotto helper answer 1\0"
 _SET = b"sotto masked set 1\0"
+# Statement, signature and certificate have 2 kB; in base64 3.
+_LONGEST_LINE = 16 << 10
 _FIELDS = struct.Struct("!Q16sIIIIQB32s32sQ32s")
 _MEMBER = struct.Struct("!I16s32s")
 
@@ -191,7 +193,7 @@ def decode_line(line: bytes) -> SignedAnswer:
     """Return what `encode_line` wrote, unchecked; AnswerError if the line is damaged."""
     try:
         return SignedAnswer(
-            *msgspec.structs.astuple(decode_json(line, _Line, at_most=LARGEST_RECORD_BYTES))
+            *msgspec.structs.astuple(decode_json(line, _Line, at_most=_LONGEST_LINE))
         )
     except msgspec.DecodeError as error:
         raise AnswerError(f"a helper's answer cannot be read: {error}") from None
@@ -200,7 +202,8 @@ def decode_line(line: bytes) -> SignedAnswer:
 def read_answers(path: Path) -> list[SignedAnswer]:
     """Return a file of answers, unchecked; AnswerError for a damaged line, OSError as `open`."""
     with path.open("rb") as file:
-        return [decode_line(line) for line in file]
+        # No further than a line may be long: the file is somebody else's.
+        return [decode_line(line) for line in iter(lambda: file.readline(_LONGEST_LINE), b"")]
 
 
 def _verify(signed: SignedAnswer, signer: CertifiedKey) -> None:
