@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from privacy.identities.party import Identity
 from privacy.masking.helper_answer import AnswerError, SignedAnswer, check_list
@@ -210,8 +215,9 @@ class AskedInAnyOrder(RuleBasedStateMachine):
 
 @pytest.mark.slow
 def test_no_question_gets_two_answers_and_no_lease_is_in_two(admitted: Parties) -> None:
-    machine = AskedInAnyOrder
-    machine.helper, machine.authority = admitted.helper, admitted.authority.certificate
-    case = machine.TestCase()
-    case.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
-    case.runTest()
+    AskedInAnyOrder.helper = admitted.helper
+    AskedInAnyOrder.authority = admitted.authority.certificate
+
+    run_state_machine_as_test(
+        AskedInAnyOrder, settings=settings(max_examples=20, stateful_step_count=15, deadline=None)
+    )

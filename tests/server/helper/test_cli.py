@@ -99,7 +99,7 @@ def test_limits_that_protect_nobody_are_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     authority = federation / "authority/authority.crt"
-    arguments = ["--authority", authority, "--hostname", "h.example", *limits]
+    arguments = ["--authority", str(authority), "--hostname", "h.example", *limits]
 
     try:
         status = run("init", tmp_path / "helper", *arguments)
