@@ -96,20 +96,19 @@ class SignedAnswer(NamedTuple):
         """Return the digest that the next answer names, 32 bytes."""
         return hashlib.sha256(_ENTRY + self.statement).digest()
 
-    def check(self, *, authority: bytes, run: bytes, now: float | None = None) -> Answer:
+    def check(self, *, authorities: Sequence[bytes], run: bytes) -> Answer:
         """Return what the statement says after checking that the federation's helper signed it.
 
-        At ``now``, Unix seconds, its certificate must be valid; a signature outlives it.
+        ``authorities`` are certificates, DER: the federation's, and those it had before. Dates are
+        not looked at, for a signature outlives its key.
 
         Raises:
-            AnswerError: If it did not, or the answer is of another run.
+            AnswerError: If the helper did not sign it, or the answer is of another run.
         """
         answer = self.answer
         try:
-            signer = check_helper_key(
-                self.certificate, authority=authority, use=KeyUse.SIGNING, now=now
-            )
-            _verify(self, signer)
+            signer = _signer(self.certificate, authorities)
+            verify(signer.public_key, self.statement, self.signature, purpose=Purpose.HELPER_ANSWER)
         except (CertificateError, SignatureError) as error:
             raise AnswerError(f"answer {answer.sequence} cannot be trusted: {error}") from None
         if answer.run != run:
@@ -156,13 +155,14 @@ def sign_answer(answer: Answer, helper: Identity) -> SignedAnswer:
 def check_list(
     answers: Sequence[SignedAnswer],
     *,
-    authority: bytes,
+    authorities: Sequence[bytes],
     run: bytes,
     after: SignedAnswer | None = None,
 ) -> None:
     """Check every answer of a list, oldest first, and that each follows the one before.
 
-    ``after`` is the answer before the first, already checked; None if that is the run's first.
+    ``authorities`` are those of `SignedAnswer.check`. ``after`` is the answer before the first,
+    already checked; None if that is the run's first.
 
     Raises:
         AnswerError: If an answer is not the helper's, was dropped or moved, or answers again.
@@ -171,7 +171,7 @@ def check_list(
     head = first_head(run) if after is None else after.sha256
     answered: set[tuple[int, int, int]] = set()
     for signed in answers:
-        answer = signed.check(authority=authority, run=run)
+        answer = signed.check(authorities=authorities, run=run)
         sequence += 1
         if answer.sequence != sequence or answer.previous_sha256 != head:
             raise AnswerError(f"answer {sequence} is missing, was moved, or does not follow")
@@ -206,5 +206,12 @@ def read_answers(path: Path) -> list[SignedAnswer]:
         return [decode_line(line) for line in iter(lambda: file.readline(_LONGEST_LINE), b"")]
 
 
-def _verify(signed: SignedAnswer, signer: CertifiedKey) -> None:
-    verify(signer.public_key, signed.statement, signed.signature, purpose=Purpose.HELPER_ANSWER)
+def _signer(certificate: bytes, authorities: Sequence[bytes]) -> CertifiedKey:
+    """Return a helper's signing key that one of the authorities certified; or CertificateError."""
+    refused = CertificateError("there is no authority to check it by")
+    for authority in authorities:
+        try:
+            return check_helper_key(certificate, authority=authority, use=KeyUse.SIGNING, now=None)
+        except CertificateError as error:
+            refused = error
+    raise refused

@@ -197,7 +197,7 @@ class Answers:
             mine = [SignedAnswer(*row) for row in store.execute(_ALL).fetchall()]
             if [answer.sha256 for answer in lacking[:held]] != [a.sha256 for a in mine]:
                 raise AnswerError("the two lists differ before this one ends: one was changed")
-            check_list(lacking[held:], authority=authority, run=self._run, after=newest)
+            check_list(lacking[held:], authorities=[authority], run=self._run, after=newest)
             for signed in lacking[held:]:
                 _insert(store, signed)
             return len(lacking) - held

@@ -110,12 +110,13 @@ class TwoLists(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         helper_list: The helper's folder, or a file that `sotto-helper ledger` printed.
         coordinator_list: The coordinator's list, helper-answers.jsonl of its federation.
-        authority: The authority's certificate, PEM (default: the one in the helper's folder).
+        authority: The authority's certificate, PEM (default: the one in the helper's folder); may
+            be repeated for those that the federation had before.
     """
 
     helper_list: Annotated[Path, Flag("HELPER", positional=True)]
     coordinator_list: Annotated[Path, Flag("COORDINATOR", positional=True)]
-    authority: Annotated[Path | None, Flag("FILE")] = None
+    authority: Annotated[list[Path], Flag("FILE")] = []
 
 
 @command("sotto-helper")
@@ -176,8 +177,11 @@ def _run(asked: OnHelper) -> None:
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
+    report = report_of(asked.helper, now=time.time())
+
     def on_ready(port: int) -> None:
-        print(f"helper on port {port}", flush=True)
+        print(f"helper on port {port}")
+        print(f"certificates end at {report.certificates_end_at}", flush=True)
 
     asyncio.run(run_helper(asked.helper, on_ready=on_ready))
 
@@ -206,8 +210,14 @@ def _verify(asked: TwoLists) -> int:
 
     Exit status 1 if they differ.
     """
-    authority = asked.authority or HelperFolder(asked.helper_list).authority
-    found = compare(asked.helper_list, asked.coordinator_list, read_authority_file(authority))
+    if not asked.authority and not asked.helper_list.is_dir():
+        raise ValueError(
+            f"{asked.helper_list} is no helper's folder: give the authority's certificate with "
+            "--authority"
+        )
+    files = asked.authority or [HelperFolder(asked.helper_list).authority]
+    authorities = [read_authority_file(path) for path in files]
+    found = compare(asked.helper_list, asked.coordinator_list, authorities)
     print(f"run {found.run}: both lists have {found.common} answers in common")
     if found.only_helper:
         print(

@@ -126,7 +126,7 @@ def _answers(folder: Path) -> Prepared:
     authority = parties().authority.certificate
 
     def read(path: Path) -> None:
-        check_list(read_answers(path), authority=authority, run=bytes.fromhex(RUN))
+        check_list(read_answers(path), authorities=[authority], run=bytes.fromhex(RUN))
 
     return of_file(read, encode_line(_signed()))(folder)
 

@@ -209,7 +209,7 @@ class AskedInAnyOrder(RuleBasedStateMachine):
         assert sorted(listed) == sorted(signed for _, signed in self.given.values())
 
     def teardown(self) -> None:
-        check_list(self.answers.listed(), authority=self.authority, run=RUN)
+        check_list(self.answers.listed(), authorities=[self.authority], run=RUN)
         shutil.rmtree(self.folder)
 
 

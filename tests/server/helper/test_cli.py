@@ -132,6 +132,10 @@ def test_anyone_compares_both_lists(
     assert run("verify", printed, kept, "--authority", authority) == 0
     assert "2 answers in common" in capsys.readouterr().out
 
+    # A printed list has no authority beside it.
+    assert run("verify", printed, kept) == 1
+    assert "--authority" in capsys.readouterr().err
+
     kept.write_bytes(kept.read_bytes().splitlines(keepends=True)[0])
     assert run("verify", printed, kept, "--authority", authority) == 1
     assert "the coordinator's list lacks the last 1" in capsys.readouterr().out

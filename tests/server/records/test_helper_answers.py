@@ -58,7 +58,7 @@ def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
 
 
 def listed(path: Path, signer: Signer) -> HelperAnswers:
-    return HelperAnswers(path, authority=signer.authority.certificate, run=RUN)
+    return HelperAnswers(path, authorities=[signer.authority.certificate], run=RUN)
 
 
 def test_what_was_kept_is_there_after_a_restart(tmp_path: Path, signer: Signer) -> None:
@@ -115,3 +115,21 @@ def test_two_answers_in_one_place_are_found(tmp_path: Path, signer: Signer) -> N
 
     with pytest.raises(AnswerError, match="two answers"):
         kept.holds(signer.answers(2)[0])
+
+
+def test_a_list_outlives_the_authority_that_certified_its_helper(
+    tmp_path: Path, signer: Signer
+) -> None:
+    new = Signer(tmp_path / "new")
+    first = signer.answers(1)
+    authorities = [new.authority.certificate, signer.authority.certificate]
+    HelperAnswers(tmp_path / "kept", authorities=authorities[1:], run=RUN).append(first)
+
+    # The same run, whose helper was admitted by the next authority.
+    kept = HelperAnswers(tmp_path / "kept", authorities=authorities, run=RUN)
+    second = first[0].answer._replace(sequence=2, round_number=2, previous_sha256=first[0].sha256)
+    kept.append([sign_answer(second, new.identity)])
+
+    assert len(HelperAnswers(tmp_path / "kept", authorities=authorities, run=RUN)) == 2
+    with pytest.raises(AnswerError, match="cannot be trusted"):
+        HelperAnswers(tmp_path / "kept", authorities=authorities[:1], run=RUN)
