@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from privacy.foundation.atomic_files import sync_folder
 from privacy.identities.party import Identity
 from privacy.masking.helper_answer import (
     Answer,
@@ -100,6 +101,7 @@ class Answers:
         try:
             if not path.exists():
                 path.touch(mode=0o600)
+                sync_folder(path.parent)
             with self._write() as store:
                 _make_tables(store, path)
         except (sqlite3.Error, OSError) as error:
@@ -238,12 +240,9 @@ class Answers:
     def _write(self) -> Iterator[sqlite3.Connection]:
         """Run one durable transaction, of which nothing is kept if the block raises."""
         with closing(self._connected()) as store:
+            # Closing without a commit rolls back.
             store.execute("BEGIN IMMEDIATE")
-            try:
-                yield store
-            except BaseException:
-                store.execute("ROLLBACK")
-                raise
+            yield store
             store.execute("COMMIT")
 
     @contextmanager

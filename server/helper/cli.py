@@ -14,6 +14,7 @@ from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import Flag, command_line, read_arguments
 from privacy.foundation.whole_number_flags import at_least_one
 from privacy.identities.certificates import CertificateError
+from privacy.identities.helper_admission import HelperRequest
 from privacy.identities.keys import KeyFileError
 from privacy.masking.helper_answer import AnswerError, encode_line, read_answers
 from server.helper.answers import AnswerStoreError
@@ -146,11 +147,10 @@ def _init(asked: NewHelper) -> None:
         least_contributors=asked.least_contributors,
         largest_rounds_a_day=asked.largest_rounds_a_day,
     )
-    fingerprint = found_helper(asked.helper, asked.authority, asked.hostname, settings)
-    print(f"made a helper in {asked.folder} that believes the authority {fingerprint}")
-    print("compare that with the federation, not by way of its coordinator")
-    print(f"next: send {asked.helper.request} to whoever holds the authority's key; they run")
-    print("`sotto-server admit-helper`, and you `sotto-helper admit` with what it wrote")
+    request = found_helper(asked.helper, asked.authority, asked.hostname, settings)
+    print(f"made a helper in {asked.folder}")
+    print(f"it believes the authority {request.authority_sha256}: compare that with the federation")
+    _print_request(asked.helper, request)
 
 
 def _renew(asked: OnHelper) -> None:
@@ -159,8 +159,13 @@ def _renew(asked: OnHelper) -> None:
     Once a year, before the certificates end, and after a theft. What was sealed for the keys before
     still opens until the renewal after this one.
     """
-    renew_helper(asked.helper)
-    print(f"wrote {asked.helper.request}: have it certified, then run `sotto-helper admit`")
+    _print_request(asked.helper, renew_helper(asked.helper))
+
+
+def _print_request(helper: HelperFolder, request: HelperRequest) -> None:
+    print(f"next: send {helper.request} to whoever holds the authority's key, and tell them")
+    print(f"in another way that it is {request.sha256}; they run `sotto-server admit-helper`,")
+    print("and you `sotto-helper admit` with what it wrote")
 
 
 def _admit(asked: Admission) -> None:

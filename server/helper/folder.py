@@ -13,12 +13,12 @@ from privacy.identities.certificates import (
     CertificateError,
     certificate_der,
     certificate_pem,
-    fingerprint,
     hostnames_of,
 )
 from privacy.identities.chains import split_chain
 from privacy.identities.helper_admission import (
     HELPER_NAME,
+    HelperRequest,
     check_helper,
     make_helper_request,
     read_helper_certificates,
@@ -124,8 +124,8 @@ def read_authority_file(path: Path) -> bytes:
 
 def found_helper(
     folder: HelperFolder, authority_file: Path, hostnames: Sequence[str], settings: HelperSettings
-) -> str:
-    """Make a helper's folder, its keys and its request; return the authority's fingerprint, hex.
+) -> HelperRequest:
+    """Make a helper's folder and its keys; return its request, which lies there too.
 
     Raises:
         HelperFolderError: If the folder is not empty.
@@ -141,12 +141,12 @@ def found_helper(
     authority = read_authority_file(authority_file)
     make_private_folder(root)
     write_atomically(folder.authority, certificate_pem(authority), mode=READABLE)
-    _write_request(folder, authority, hostnames)
+    request = _write_request(folder, authority, hostnames)
     write_atomically(folder.settings, settings.encode())
-    return fingerprint(authority).hex()
+    return request
 
 
-def renew_helper(folder: HelperFolder) -> None:
+def renew_helper(folder: HelperFolder) -> HelperRequest:
     """Make new keys and a request for them; those in use stay until `admit_helper`.
 
     Raises:
@@ -154,7 +154,7 @@ def renew_helper(folder: HelperFolder) -> None:
         OSError: If the folder cannot be written.
     """
     names = hostnames_of(Identity.load(folder.identity).tls.certified.der)
-    _write_request(folder, folder.read_authority(), names)
+    return _write_request(folder, folder.read_authority(), names)
 
 
 def admit_helper(folder: HelperFolder, certificates: Path, *, now: float) -> Identity:
@@ -174,7 +174,10 @@ def admit_helper(folder: HelperFolder, certificates: Path, *, now: float) -> Ide
     )
 
 
-def _write_request(folder: HelperFolder, authority: bytes, hostnames: Sequence[str]) -> None:
+def _write_request(
+    folder: HelperFolder, authority: bytes, hostnames: Sequence[str]
+) -> HelperRequest:
     requests = Identity.create_requests(folder.identity, HELPER_NAME)
     request = make_helper_request(requests, authority=authority, hostnames=hostnames)
     write_helper_file(folder.request, request)
+    return request

@@ -1,6 +1,7 @@
 """What the owner of a helper types, and whoever compares two lists."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,12 @@ def test_a_helper_is_made_admitted_and_renewed(
     authority, helper = federation / "authority/authority.crt", tmp_path / "helper"
 
     made = run("init", helper, "--authority", authority, "--hostname", "h.example", *LIMITS)
+    owner_is_told = capsys.readouterr().out
     admitting = ["admit-helper", str(federation), str(helper / "request.json")]
     assert (made, coordinator(admitting)) == (0, 0)
+    # What the two compare, so that nobody in between puts a request of their own there.
+    told = re.findall(r"certified the request ([0-9a-f]{64}):", capsys.readouterr().out)
+    assert told[0] in owner_is_told
     assert run("admit", helper, federation / "helper.json") == 0
     first = Identity.load(helper / "identity")
     assert run("renew", helper) == 0

@@ -1,10 +1,12 @@
 """What a helper answers and refuses, over its real service and the coordinator's own call."""
 
 import asyncio
+import errno
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -20,6 +22,7 @@ from protos import helper_pb2 as pb
 from protos.helper_pb2_grpc import HelperStub
 from protos.helper_refusals import LINES, HelperCode
 from protos.refusals import CODE_KEY
+from server.helper.answers import Answers
 from server.helper.settings import HelperSettings
 from server.uplink.helper_call import HelperAwayError, HelperRefusedError, MaskedMember
 from tests.server.helper.scene import (
@@ -426,3 +429,60 @@ def test_a_helper_that_stays_away_is_given_up_at_the_deadline(parties: Parties) 
 
     with pytest.raises(HelperAwayError):
         asyncio.run(ask(parties, "127.0.0.1:9", terms, parties.members([0, 1], terms), for_s=0.3))
+
+
+def test_a_caller_that_falls_silent_is_let_go(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.helper.service.PIECE_S", 0.1)
+
+    async def run() -> str:
+        async with serving(parties) as address:
+            credentials = grpc.ssl_channel_credentials(
+                certificate_pem(parties.authority.certificate), *caller_keys(parties.issuer)
+            )
+            async with grpc.aio.secure_channel(address, credentials) as channel:
+                call = HelperStub(channel).Unmask()
+                await call.write(pb.UnmaskRequest(terms=whole_terms()))
+                await call.read()
+                with pytest.raises(grpc.aio.AioRpcError) as failed:
+                    await call.read()
+        return str(dict(failed.value.trailing_metadata() or ()).get(CODE_KEY))
+
+    assert asyncio.run(run()) == HelperCode.TOO_SLOW
+
+
+@pytest.mark.parametrize(
+    ("failure", "line"),
+    [
+        (OSError(errno.ENOSPC, "/home/helper is full"), LINES[HelperCode.DISK_FULL]),
+        (RuntimeError("/home/helper"), LINES[HelperCode.HELPER_FAILED]),
+    ],
+)
+def test_a_helper_that_fails_tells_no_path_and_is_asked_again(
+    parties: Parties,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: Exception,
+    line: str,
+) -> None:
+    terms = terms_of()
+    members = parties.members([0, 1], terms)
+    record, failures = Answers.record, [failure]
+
+    def fail_once(*arguments: Any, **named: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return record(*arguments, **named)
+
+    monkeypatch.setattr(Answers, "record", fail_once)
+
+    assert asked(parties, terms, members)
+
+    (away,) = [text for text in caplog.messages if "is asked again" in text]
+    assert away == f"the helper is away, and is asked again: {line}"
+
+
+def test_every_code_has_one_line() -> None:
+    assert LINES.keys() == set(HelperCode)
+    assert all(line and "\n" not in line and "%" not in line for line in LINES.values())
