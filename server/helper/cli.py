@@ -75,6 +75,16 @@ class NewHelper(OnHelper, frozen=True, kw_only=True):
     largest_rounds_a_day: Annotated[int, Flag("ROUNDS", parse=at_least_one)]
 
 
+class Renewal(OnHelper, frozen=True, kw_only=True):
+    """Keys to replace.
+
+    Attributes:
+        authority: The certificate, PEM, of the authority that the federation has moved to.
+    """
+
+    authority: Annotated[Path | None, Flag("FILE")] = None
+
+
 class Admission(OnHelper, frozen=True, kw_only=True):
     """Certificates to take.
 
@@ -153,13 +163,13 @@ def _init(asked: NewHelper) -> None:
     _print_request(asked.helper, request)
 
 
-def _renew(asked: OnHelper) -> None:
+def _renew(asked: Renewal) -> None:
     """Make new keys and a request for them; those in use stay until admit.
 
-    Once a year, before the certificates end, and after a theft. What was sealed for the keys before
-    still opens until the renewal after this one.
+    Do so once a year, before the certificates end, after a theft, and when the federation has moved
+    to another authority. What was sealed for the keys before still opens until the next renewal.
     """
-    _print_request(asked.helper, renew_helper(asked.helper))
+    _print_request(asked.helper, renew_helper(asked.helper, asked.authority))
 
 
 def _print_request(helper: HelperFolder, request: HelperRequest) -> None:

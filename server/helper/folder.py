@@ -146,15 +146,29 @@ def found_helper(
     return request
 
 
-def renew_helper(folder: HelperFolder) -> HelperRequest:
+def renew_helper(folder: HelperFolder, authority_file: Path | None = None) -> HelperRequest:
     """Make new keys and a request for them; those in use stay until `admit_helper`.
 
+    ``authority_file`` holds the authority that the federation has moved to; nothing answers from
+    this folder until that one has admitted it.
+
     Raises:
+        CertificateError: If that authority is none, or of another run.
         KeyFileError: If the helper was not admitted yet, or a file cannot be made.
         OSError: If the folder cannot be written.
     """
     names = hostnames_of(Identity.load(folder.identity).tls.certified.der)
-    return _write_request(folder, folder.read_authority(), names)
+    authority = folder.read_authority()
+    if authority_file is not None:
+        successor = read_authority_file(authority_file)
+        if run_of(successor) != run_of(authority):
+            raise CertificateError(
+                f"{authority_file} is the authority of run {run_of(successor).hex()}, and this "
+                f"helper serves run {run_of(authority).hex()}; make another helper for that one"
+            )
+        authority = successor
+        write_atomically(folder.authority, certificate_pem(authority), mode=READABLE)
+    return _write_request(folder, authority, names)
 
 
 def admit_helper(folder: HelperFolder, certificates: Path, *, now: float) -> Identity:

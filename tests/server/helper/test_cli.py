@@ -8,12 +8,17 @@ import pytest
 
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import certificate_pem
+from privacy.identities.helper_admission import (
+    certify_helper,
+    read_helper_request,
+    write_helper_file,
+)
 from privacy.identities.party import Identity
 from server.cli import main as coordinator
 from server.config.federation import preset_text
 from server.helper.cli import main
 from server.operating.founding import found
-from tests.server.helper.scene import SETTINGS, Parties, asked, terms_of
+from tests.server.helper.scene import RUN, SETTINGS, Parties, asked, terms_of
 
 LIMITS = ["--least-contributors", "20", "--largest-rounds-a-day", "24"]
 
@@ -196,3 +201,33 @@ def test_a_helper_that_was_not_admitted_does_not_run(
     assert run("run", tmp_path / "h") == 1
 
     assert "`sotto-helper admit`" in capsys.readouterr().err
+
+
+def test_a_helper_follows_to_an_authority_that_its_owner_was_given(
+    parties: Parties, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = CertificateAuthority.create(tmp_path / "new", RUN.hex())
+    (tmp_path / "new.pem").write_bytes(certificate_pem(new.certificate))
+    other = CertificateAuthority.create(tmp_path / "other", "cd" * 16)
+    (tmp_path / "other.pem").write_bytes(certificate_pem(other.certificate))
+    root = parties.folder.root
+    terms = terms_of()
+    asked(parties, terms, parties.members([0, 1], terms))
+
+    assert run("renew", root, "--authority", tmp_path / "other.pem") == 1
+    assert "another helper" in capsys.readouterr().err
+    assert run("renew", root, "--authority", tmp_path / "new.pem") == 0
+    # Nothing is answered in the name of either until the new one has admitted it.
+    assert run("run", root) == 1
+    assert "another authority" in capsys.readouterr().err
+    request = read_helper_request(parties.folder.request)
+    write_helper_file(tmp_path / "helper.json", certify_helper(new, request))
+    assert run("admit", root, tmp_path / "helper.json") == 0
+
+    # Its list goes on, and is compared by both.
+    kept = parties.root / "helper-answers.jsonl"
+    former = tmp_path / "former.pem"
+    former.write_bytes(certificate_pem(parties.authority.certificate))
+    both = ["--authority", tmp_path / "new.pem", "--authority", former]
+    assert run("verify", root, kept, *both) == 0
+    assert run("verify", root, kept) == 1
