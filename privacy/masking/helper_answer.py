@@ -10,6 +10,7 @@ device and no count: its set is a digest over random nonces and sealed seeds.
 import hashlib
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,7 +108,7 @@ class SignedAnswer(NamedTuple):
         """
         answer = self.answer
         try:
-            signer = _signer(self.certificate, authorities)
+            signer = _signer(self.certificate, tuple(authorities))
             verify(signer.public_key, self.statement, self.signature, purpose=Purpose.HELPER_ANSWER)
         except (CertificateError, SignatureError) as error:
             raise AnswerError(f"answer {answer.sequence} cannot be trusted: {error}") from None
@@ -206,7 +207,9 @@ def read_answers(path: Path) -> list[SignedAnswer]:
         return [decode_line(line) for line in iter(lambda: file.readline(_LONGEST_LINE), b"")]
 
 
-def _signer(certificate: bytes, authorities: Sequence[bytes]) -> CertifiedKey:
+# A list of thousands names one certificate, or a few.
+@lru_cache(8)
+def _signer(certificate: bytes, authorities: tuple[bytes, ...]) -> CertifiedKey:
     """Return a helper's signing key that one of the authorities certified; or CertificateError."""
     refused = CertificateError("there is no authority to check it by")
     for authority in authorities:

@@ -219,5 +219,5 @@ def test_no_question_gets_two_answers_and_no_lease_is_in_two(admitted: Parties) 
     AskedInAnyOrder.authority = admitted.authority.certificate
 
     run_state_machine_as_test(
-        AskedInAnyOrder, settings=settings(max_examples=20, stateful_step_count=15, deadline=None)
+        AskedInAnyOrder, settings=settings(max_examples=12, stateful_step_count=15, deadline=None)
     )

@@ -228,6 +228,6 @@ def test_a_helper_follows_to_an_authority_that_its_owner_was_given(
     kept = parties.root / "helper-answers.jsonl"
     former = tmp_path / "former.pem"
     former.write_bytes(certificate_pem(parties.authority.certificate))
-    both = ["--authority", tmp_path / "new.pem", "--authority", former]
+    both = ["--authority", str(tmp_path / "new.pem"), "--authority", str(former)]
     assert run("verify", root, kept, *both) == 0
     assert run("verify", root, kept) == 1

@@ -15,9 +15,9 @@ import pytest
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import certificate_pem
 from privacy.identities.helper_admission import caller_keys
-from privacy.masking.keystream import keystream_sum
+from privacy.masking.keystream import add_keystream, keystream_sum
 from privacy.masking.mask_form import MaskForm, MaskTerms
-from privacy.masking.packing import pack
+from privacy.masking.packing import pack, unpack
 from protos import helper_pb2 as pb
 from protos.helper_pb2_grpc import HelperStub
 from protos.helper_refusals import LINES, HelperCode
@@ -61,6 +61,25 @@ def test_the_answer_is_the_sum_of_the_members_keystreams(parties: Parties, bits:
 
     each = [keystream_sum([seed_of(slot, terms)], 1001, 32).astype(np.uint64) for slot in range(3)]
     assert packed == bytes(pack((sum(each) % 2**bits).astype(np.uint32), bits))
+
+
+def test_the_sum_of_masked_vectors_less_the_answer_is_the_sum_of_what_was_masked(
+    parties: Parties,
+) -> None:
+    terms = terms_of()
+    plain = np.arange(3 * 1000, dtype=np.uint32).reshape(3, 1000)
+    total = np.zeros(1000, dtype=np.uint32)
+    for slot in range(3):
+        masked = plain[slot].copy()
+        add_keystream(masked, seed_of(slot, terms), bits=24)
+        assert not np.array_equal(masked, plain[slot])
+        total += masked
+
+    packed = asked(parties, terms, parties.members([0, 1, 2], terms))
+
+    unmasked = (total - unpack(packed, 1000, 24)) % 2**24
+    # j + (1000 + j) + (2000 + j).
+    assert unmasked.tolist() == [3 * j + 3000 for j in range(1000)]
 
 
 def test_the_same_set_gets_the_same_answer_after_a_restart_of_both(parties: Parties) -> None:
