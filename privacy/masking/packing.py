@@ -14,7 +14,7 @@ PACKED_BITS = (16, 20, 24, 32)
 
 _LOW_BITS = 16
 _NIBBLE = 20
-_ABOVE = (24, 32)
+_BYTE = 24
 # Elements converted at a time: they stay in cache.
 _BLOCK = 1 << 15
 
@@ -48,11 +48,10 @@ def pack(values: NDArray[np.uint32], bits: int) -> memoryview:
     above = packed[2 * count :]
     if bits == _NIBBLE:
         half = (count + 1) // 2
-        nibbles = (values >> np.uint32(_LOW_BITS)).astype(np.uint8)
-        above[:] = nibbles[:half]
-        above[: count - half] |= nibbles[half:] << np.uint8(4)
-    elif bits in _ABOVE:
-        _words(above, bits)[:] = values >> np.uint32(_LOW_BITS)
+        _put_above(above, values[:half])
+        _put_above(above[: count - half], values[half:], beside=4)
+    elif bits > _LOW_BITS:
+        _put_above(_words(above, bits), values)
     return packed.data
 
 
@@ -89,12 +88,25 @@ def add_packed(total: NDArray[np.uint32], data: bytes | memoryview, *, bits: int
         _add(total[:half], low[:half], above, nibble=0)
         _add(total[half:], low[half:], above[: count - half], nibble=4)
     else:
-        _add(total, low, _words(above, bits) if bits in _ABOVE else None)
+        _add(total, low, _words(above, bits) if bits > _LOW_BITS else None)
 
 
 def _words(above: NDArray[np.uint8], bits: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
     """Return the bits above the low halves as what they are: bytes, or two of them an element."""
-    return above if bits == _ABOVE[0] else above.view("<u2")
+    return above if bits == _BYTE else above.view("<u2")
+
+
+def _put_above(
+    above: NDArray[np.uint8] | NDArray[np.uint16], values: NDArray[np.uint32], *, beside: int = 0
+) -> None:
+    """Write the bits above the low halves, or add them beside as many bits that are there."""
+    for start in range(0, len(values), _BLOCK):
+        words = values[start : start + _BLOCK] >> np.uint32(_LOW_BITS)
+        place = above[start : start + _BLOCK]
+        if beside:
+            words <<= np.uint32(beside)
+            words |= place
+        place[:] = words
 
 
 def _add(

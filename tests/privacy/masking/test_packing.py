@@ -56,6 +56,14 @@ def test_blocks_meet_without_a_gap(bits: int, count: int) -> None:
     assert np.array_equal(unpack(packed, count, bits), values)
 
 
+@pytest.mark.parametrize("bits", PACKED_BITS)
+def test_a_vector_is_read_wherever_it_lies_in_a_message(bits: int) -> None:
+    values = drawn(101, bits)
+    message = memoryview(b"\xff" + bytes(pack(values, bits)) + b"\xff")
+
+    assert np.array_equal(unpack(message[1:-1], 101, bits), values)
+
+
 @given(bits=WIDTHS, count=st.integers(1, 40))
 def test_adding_packed_elements_is_adding_them(bits: int, count: int) -> None:
     values, total = drawn(count, bits), np.full(count, 2**32 - 1, dtype=np.uint32)
