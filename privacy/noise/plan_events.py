@@ -9,6 +9,7 @@ from typing import assert_never
 
 from privacy.accounting.budget import PrivacyBudget
 from privacy.accounting.events import (
+    BufferedRelease,
     EvaluationRelease,
     GaussianRelease,
     LocalRelease,
@@ -46,13 +47,7 @@ def event_of(round_number: int, rounds: Participation, privacy: PrivacySettings)
                 sampling=_coins(rounds, privacy),
             )
         case TreeNoise():
-            return TreeRelease(
-                noise_multiplier=privacy.noise_multiplier,
-                adjacency=privacy.adjacency,
-                min_separation=privacy.min_separation,
-                max_participation=privacy.max_participation,
-                tree_number=privacy.place_in_tree(round_number)[0],
-            )
+            return _correlated(round_number, privacy)
         case _:
             assert_never(privacy)
 
@@ -104,6 +99,26 @@ def fixed_slot_count(rounds: Participation, privacy: PrivacySettings) -> int:
 def sampled_places(rounds: Participation, privacy: PrivacySettings) -> int | None:
     """Return the places of a round whose cohort is sampled, or None for other cohorts."""
     return fixed_slot_count(rounds, privacy) if rounds.selection == "sampled" else None
+
+
+def _correlated(round_number: int, privacy: TreeNoise) -> TreeRelease | BufferedRelease:
+    if privacy.buffers is None:
+        return TreeRelease(
+            noise_multiplier=privacy.noise_multiplier,
+            adjacency=privacy.adjacency,
+            min_separation=privacy.min_separation,
+            max_participation=privacy.max_participation,
+            tree_number=privacy.place_in_tree(round_number)[0],
+        )
+    decays, scales = privacy.buffers
+    return BufferedRelease(
+        noise_multiplier=privacy.noise_multiplier,
+        adjacency=privacy.adjacency,
+        min_separation=privacy.min_separation,
+        max_participation=privacy.max_participation,
+        buffer_decays=decays,
+        buffer_scales=scales,
+    )
 
 
 def _coins(rounds: Participation, privacy: CentralNoise) -> SecretCoinFlips | None:

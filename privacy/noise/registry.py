@@ -6,6 +6,7 @@ one line here.
 
 from typing import assert_never
 
+from privacy.noise.blt import BufferedGaussian
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.gaussian import CentralGaussian, LocalGaussian
 from privacy.noise.mode import NoiseMode
@@ -28,6 +29,8 @@ def noise_mode(settings: PrivacySettings) -> NoiseMode:
         case CentralNoise():
             return CentralGaussian(settings)
         case TreeNoise():
-            return TreeGaussian(settings)
+            return (
+                TreeGaussian(settings) if settings.buffers is None else BufferedGaussian(settings)
+            )
         case _:
             assert_never(settings)

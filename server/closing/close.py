@@ -263,7 +263,7 @@ def _check_roles(schema: Schema, privacy: PrivacySettings) -> None:
         raise ValueError("schema must hold no personal tensor: those never leave a device")
     if isinstance(privacy, TreeNoise) and schema.with_roles(Role.GENERATED).tensors:
         raise ValueError(
-            "a tree of noise covers sums of the shared tensors only, and the schema has generated "
+            "mode ftrl noises sums of the shared tensors only, and the schema has generated "
             'ones; set privacy.mode = "central"'
         )
 

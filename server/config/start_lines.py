@@ -61,6 +61,12 @@ def _of_people(
             "an attempt that misses its quorum costs as much as a round, which is not counted in "
             "that: its devices have sent their updates"
         )
+    if isinstance(privacy, TreeNoise) and privacy.buffers is not None:
+        held = 8 * len(privacy.buffers[0]) * config.schema.with_roles(Role.SHARED).element_count
+        lines.append(
+            f"the buffers of its noise take {held / 1e6:,.3g} MB beside the model; after a restart "
+            "the first round that closes draws the noise of all rounds before it again"
+        )
     if isinstance(privacy, CentralNoise | TreeNoise):
         lines += _price_of_attention(config, privacy)
     return lines

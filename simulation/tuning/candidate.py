@@ -13,13 +13,14 @@ import msgspec
 
 from models.vector.schema import Schema
 from privacy.accounting.accountant import epsilon_of_tally
+from privacy.accounting.buffer_design import Buffers, design_buffers
 from privacy.accounting.checked_values import check_delta
 from privacy.accounting.events import (
     Adjacency,
+    BufferedRelease,
     GaussianRelease,
     LocalRelease,
     SecretCoinFlips,
-    TreeRelease,
 )
 from privacy.accounting.slot_overflow import slot_count_for
 from privacy.accounting.tally import Tally
@@ -101,7 +102,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
         epsilon: ε of the whole run at the deployment's δ.
         slot_count: M, places of a round.
         noise_std: Standard deviation of the noise on the aggregate, in parameter units, before the
-            server's step. With ``ftrl``: of one node of the tree.
+            server's step. With ``ftrl``: of each round's own draw.
         fill: Expected share of filled slots; an empty one pulls the mean to zero.
     """
 
@@ -139,7 +140,7 @@ def promise_of(candidate: Candidate, deployment: Deployment, schema: Schema) -> 
             )
             tally = tally.plus(event, times)
         case "ftrl":
-            tally = tally.plus(_leaf(candidate, deployment), times)
+            tally = tally.plus(_buffered(candidate, deployment), times)
         case "local":
             tally = tally.plus(LocalRelease(noise_multiplier=candidate.noise_multiplier), times)
     return Promise(
@@ -156,12 +157,21 @@ def participation(candidate: Candidate, deployment: Deployment) -> tuple[int, in
     return separation, math.ceil(deployment.rounds / separation)
 
 
+def buffers(candidate: Candidate, deployment: Deployment) -> Buffers:
+    """Return the buffers of least noise for one candidate of mode ``ftrl``.
+
+    Noise along a tree is not tried: it left more in the model at every setting that was measured.
+    """
+    return design_buffers(deployment.rounds, *participation(candidate, deployment))
+
+
 # TOML tables hold values of any TOML type.
 def trial_tables(
     tables: dict[str, Any],
     candidate: Candidate,
     promise: Promise,
     *,
+    deployment: Deployment,
     cohort_at_hand: int,
     schema: Schema,
 ) -> dict[str, Any]:
@@ -186,7 +196,7 @@ def trial_tables(
             magnitude = promise.noise_std / promise.fill * math.sqrt(cohort_at_hand)
             privacy |= {"mode": "paper", "randomisation_magnitude": magnitude}
         case "ftrl":
-            privacy |= _tree_tables(candidate, promise, cohort_at_hand, schema)
+            privacy |= _buffer_tables(candidate, promise, deployment, cohort_at_hand, schema)
             # Under a guarantee the places of a round are a fixed number.
             rounds = {**tables["rounds"], "cohort_size": cohort_at_hand}
             rounds.pop("participation_rate", None)
@@ -221,24 +231,34 @@ def _sensitivity(candidate: Candidate, schema: Schema, slots: int) -> float:
     )
 
 
-def _leaf(candidate: Candidate, deployment: Deployment) -> TreeRelease:
+def _buffered(candidate: Candidate, deployment: Deployment) -> BufferedRelease:
     separation, most = participation(candidate, deployment)
-    return TreeRelease(
+    decays, scales = buffers(candidate, deployment)
+    return BufferedRelease(
         noise_multiplier=candidate.noise_multiplier,
         adjacency=ADJACENCY,
         min_separation=separation,
         max_participation=most,
-        tree_number=0,
+        buffer_decays=decays,
+        buffer_scales=scales,
     )
 
 
-def _tree_tables(
-    candidate: Candidate, promise: Promise, cohort_at_hand: int, schema: Schema
+def _buffer_tables(
+    candidate: Candidate,
+    promise: Promise,
+    deployment: Deployment,
+    cohort_at_hand: int,
+    schema: Schema,
 ) -> dict[str, Any]:
-    """Return the tree's settings with the multiplier that gives the deployment's noise here."""
+    """Return the mode's settings with the multiplier that gives the deployment's noise here."""
     here = _sensitivity(candidate, schema, cohort_at_hand)
+    decays, scales = buffers(candidate, deployment)
     return {
         "mode": "ftrl",
+        "mechanism": "blt",
+        "buffer_decays": list(decays),
+        "buffer_scales": list(scales),
         "adjacency": ADJACENCY,
         "noise_multiplier": promise.noise_std / here,
         "min_separation": 1,

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from simulation.tuning.candidate import ADJACENCY, Candidate, Deployment, participation
+from simulation.tuning.candidate import ADJACENCY, Candidate, Deployment, buffers, participation
 from simulation.tuning.measuring import Measurement
 from simulation.tuning.toml import table_lines
 
@@ -51,6 +51,10 @@ def _of_mode(candidate: Candidate, deployment: Deployment) -> Iterator[tuple[str
         separation, most = participation(candidate, deployment)
         yield "min_separation", separation
         yield "max_participation", most
+        decays, scales = buffers(candidate, deployment)
+        yield "mechanism", "blt"
+        yield "buffer_decays", decays
+        yield "buffer_scales", scales
 
 
 # The dictionaries below are TOML tables: their values are of any TOML type.

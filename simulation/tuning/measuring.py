@@ -88,6 +88,7 @@ class Laboratory(NamedTuple):
             self.tables,
             candidate,
             promise,
+            deployment=self.deployment,
             cohort_at_hand=base.rounds.cohort_size_of(len(self.population.clients)),
             schema=self.schema,
         )

@@ -55,6 +55,7 @@ epsilon_budget = {budget}
 adjacency = "zero-out"
 """
 TREE = CENTRAL + "min_separation = 1\nmax_participation = 5\n"
+BUFFERS = f'{TREE}mechanism = "blt"\nbuffer_decays = [0.9, 0.5]\nbuffer_scales = [0.3, 0.3]\n'
 SAMPLED = """
 selection = "sampled"
 participation_rate = 1.0
@@ -176,8 +177,9 @@ def test_a_kill_never_makes_a_recorded_round_again(guarded: Make, failpoint: str
     assert [entry.round_number for entry in ledger_of(federation)] == [1, 2]
 
 
-def test_a_tree_goes_on_with_the_noise_that_it_began_with(guarded: Make) -> None:
-    federation = guarded(mode="ftrl", more_privacy=TREE, cap=2)
+@pytest.mark.parametrize("more_privacy", [TREE, BUFFERS], ids=["tree", "blt"])
+def test_correlated_noise_goes_on_as_it_began(guarded: Make, more_privacy: str) -> None:
+    federation = guarded(mode="ftrl", more_privacy=more_privacy, cap=2)
     federation.start("published")
     devices = federation.enrol(2)
     with ThreadPoolExecutor(2) as pool:

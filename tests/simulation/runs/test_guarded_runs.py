@@ -16,7 +16,7 @@ from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.budget import PrivacyBudget, rounds_left
-from privacy.accounting.events import GaussianRelease, LocalRelease, TreeRelease
+from privacy.accounting.events import BufferedRelease, GaussianRelease, LocalRelease, TreeRelease
 from privacy.accounting.tally import Tally
 from privacy.cli import main
 from privacy.noise.tree import DerivedKeys
@@ -43,6 +43,7 @@ CENTRAL = {
     "adjacency": "zero-out",
 }
 TREE = CENTRAL | {"mode": "ftrl", "min_separation": 2, "max_participation": 2}
+BUFFERS = TREE | {"mechanism": "blt", "buffer_decays": [0.9, 0.5], "buffer_scales": [0.3, 0.3]}
 EQUAL = {"rule": "mean", "weighting": "equal"}
 EVENT = GaussianRelease(noise_multiplier=1.0, adjacency="zero-out", sampling=None)
 
@@ -200,6 +201,35 @@ def test_a_tree_keeps_people_apart_and_goes_on_with_its_noise(
     assert sum(last == 3 for _, last in rows) == 2
     assert sum(last == 2 for _, last in rows) == 2
     assert all(count <= 2 for count, _ in rows)
+
+
+def test_a_run_with_buffers_that_was_stopped_ends_in_the_same_bits(
+    guarded: Configured, population: Population, tmp_path: Path, opened: Callable[[Path], Store]
+) -> None:
+    rounds = {"cap": 3, "cohort_size": 2, "quorum": 2, "deadline_s": 10.0}
+    config, tables = guarded(privacy=BUFFERS, rounds=rounds)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+
+    def run(folder: Path, options: RunOptions) -> None:
+        # Keys of the same secret: what is kept with them goes with the process.
+        keys = DerivedKeys(bytes(32))
+        run_simulation(config, tables, population, folder, options, noise_keys=keys)
+
+    run(whole, RunOptions())
+    with pytest.raises(RunKilledError):
+        run(parts, RunOptions(reporter=StopsAfter(2)))
+    run(parts, RunOptions())
+
+    assert torch.equal(parameters_of(parts), parameters_of(whole))
+    event = BufferedRelease(
+        noise_multiplier=1.0,
+        adjacency="zero-out",
+        min_separation=2,
+        max_participation=2,
+        buffer_decays=(0.9, 0.5),
+        buffer_scales=(0.3, 0.3),
+    )
+    assert ledger_events(opened(parts), run_of(parts)) == [event] * 3
 
 
 @pytest.mark.slow

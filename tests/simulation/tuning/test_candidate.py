@@ -8,6 +8,8 @@ from models.vector.schema import Schema
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.events import GaussianRelease, SecretCoinFlips
 from privacy.accounting.slot_overflow import slot_count_for
+from privacy.accounting.toeplitz import buffered_sensitivity_squared
+from privacy.accounting.tree import epsilon_of_rho
 from simulation.config.simulation import config_from
 from simulation.tuning.candidate import Candidate, Deployment, promise_of, trial_tables
 
@@ -72,7 +74,9 @@ def test_a_trial_adds_the_noise_of_the_deployment_to_the_mean_at_hand(
 ) -> None:
     promise = promise_of(make(), DEPLOYMENT, schema)
 
-    trial = trial_tables(tables, make(), promise, cohort_at_hand=3, schema=schema)
+    trial = trial_tables(
+        tables, make(), promise, deployment=DEPLOYMENT, cohort_at_hand=3, schema=schema
+    )
 
     # After the server's step of 0.5, of which empty places take their share.
     assert trial["privacy"] == {
@@ -89,10 +93,30 @@ def test_a_local_trial_leaves_the_deployments_noise_on_the_mean(
 ) -> None:
     promise = promise_of(make(mode="local"), DEPLOYMENT, schema)
 
-    trial = trial_tables(tables, make(mode="local"), promise, cohort_at_hand=9, schema=schema)
+    trial = trial_tables(
+        tables, make(mode="local"), promise, deployment=DEPLOYMENT, cohort_at_hand=9, schema=schema
+    )
 
     # A mean of nine draws is a third as large as one.
     assert trial["privacy"]["randomisation_magnitude"] / 3 == pytest.approx(promise.noise_std)
+
+
+def test_correlated_noise_is_tried_and_promised_through_the_same_buffers(
+    schema: Schema, tables: dict[str, Any]
+) -> None:
+    candidate = make(mode="ftrl", cohort=2500)
+    promise = promise_of(candidate, DEPLOYMENT, schema)
+
+    trial = trial_tables(
+        tables, candidate, promise, deployment=DEPLOYMENT, cohort_at_hand=3, schema=schema
+    )
+
+    # Everybody's turn comes every fourth round: five of twenty.
+    rounds, separation, most = 20, 4, 5
+    design = tuple(trial["privacy"]["buffer_decays"]), tuple(trial["privacy"]["buffer_scales"])
+    assert trial["privacy"]["mechanism"] == "blt"
+    squared = buffered_sensitivity_squared(*design, rounds, separation, most)
+    assert promise.epsilon == pytest.approx(epsilon_of_rho(squared / (2 * 2.0**2), 1e-5))
 
 
 @pytest.mark.parametrize("mode", ["central", "local", "ftrl"])
@@ -104,7 +128,9 @@ def test_every_mode_makes_a_configuration_that_can_be_read(
     rounds = {"cap": 4, "participation_rate": 0.1, "quorum": 2, "deadline_s": 60.0}
 
     for given in (tables, {**tables, "rounds": rounds}):
-        trial = trial_tables(given, candidate, promise, cohort_at_hand=3, schema=schema)
+        trial = trial_tables(
+            given, candidate, promise, deployment=DEPLOYMENT, cohort_at_hand=3, schema=schema
+        )
         # Whether by number or by share, the clients at hand are the same.
         assert config_from(trial, "trial").rounds.cohort_size_of(30) == 3
 

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from matplotlib.axes import Axes
 
+from privacy.accounting.buffer_design import design_buffers
 from server.config.federation import FederationConfig, preset_text
 from simulation.tuning.candidate import Candidate, Deployment, Mode
 from simulation.tuning.fragment import fragment
@@ -87,6 +88,9 @@ def test_the_settings_are_what_a_coordinator_reads(mode: Mode) -> None:
     if mode == "ftrl":
         # Ten thousand people, five hundred a round: who took part waits for twenty rounds.
         assert (privacy["min_separation"], privacy["max_participation"]) == (20, 1)
+        # A new federation gets the mechanism that leaves less noise in its model.
+        assert privacy["mechanism"] == "blt"
+        assert (privacy["buffer_decays"], privacy["buffer_scales"]) == design_buffers(20, 20, 1)
 
 
 def test_results_are_written_for_people_and_programs(tmp_path: Path) -> None:
