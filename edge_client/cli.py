@@ -28,7 +28,6 @@ from edge_client.owner.floor import (
     check_authority,
     check_data,
     read_floor,
-    write_starting_floor,
 )
 from edge_client.owner.floor_in_words import floor_in_words
 from edge_client.owner.sensors import system_sensors
@@ -37,6 +36,7 @@ from edge_client.owner.settings import (
     read_client_settings,
     write_starting_settings,
 )
+from edge_client.owner.starting_floor import write_starting_floor
 from edge_client.owner.traffic import Traffic
 from edge_client.wire.enrolling import enrol_device
 from edge_client.wire.refusal import RefusedError, UnreachableError

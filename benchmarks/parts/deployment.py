@@ -15,7 +15,7 @@ import psutil
 from sqlalchemy import Row, select
 
 from edge_client.folder.layout import DeviceFolder
-from edge_client.owner.floor import write_starting_floor
+from edge_client.owner.starting_floor import write_starting_floor
 from edge_client.wire.enrolling import enrol_device
 from privacy.identities.invite import read_invite
 from protos import federation_pb2 as pb

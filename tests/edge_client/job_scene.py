@@ -11,7 +11,7 @@ import torch
 from edge_client.child.work import do_job
 from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.jobs.job import Failed, Job
-from edge_client.owner.floor import write_starting_floor
+from edge_client.owner.starting_floor import write_starting_floor
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
 from models.plan.signed_plan import plan_digest
