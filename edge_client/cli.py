@@ -30,6 +30,7 @@ from edge_client.owner.floor import (
     read_floor,
 )
 from edge_client.owner.floor_in_words import floor_in_words
+from edge_client.owner.pinned_helper import helper_in_words, helper_pin, read_helper
 from edge_client.owner.sensors import system_sensors
 from edge_client.owner.settings import (
     ClientSettingsError,
@@ -167,6 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _enrol(asked: Enrolling) -> int:
     """Turn an invite into this device's identity."""
     invite, passphrase = read_invite(asked.invite), asked.passphrase
+    helper = None if invite.helper is None else helper_pin(read_helper(invite.helper))
     folder = DeviceFolder(asked.folder)
     # A device that enrols again has a floor, which may pin authorities.
     pinned = read_floor(folder.floor).authorities if folder.floor.exists() else None
@@ -174,12 +176,19 @@ def _enrol(asked: Enrolling) -> int:
     enrolment = asyncio.run(
         enrol_device(folder, invite, now=time.time(), passphrase=passphrase, authorities=pinned)
     )
-    write_starting_floor(folder.floor, accepts_no_guarantee=asked.accept_no_guarantee)
+    write_starting_floor(
+        folder.floor,
+        accepts_no_guarantee=asked.accept_no_guarantee,
+        helper=helper,
+    )
     write_starting_settings(folder.client_settings)
     print(f"enrolled as {enrolment.client_name} at {enrolment.device_address}")
     print(f"what it accepts: {folder.floor}; when it works: {folder.client_settings}")
     try:
-        print("\n".join(floor_in_words(read_floor(folder.floor))))
+        floor = read_floor(folder.floor)
+        print("\n".join(floor_in_words(floor)))
+        if invite.helper is not None:
+            print(f"helper: {helper_in_words(invite.helper, floor.helpers)[1]}")
     except FloorError as error:
         # Enrolled again with a floor of its own, which the device asks for before it works.
         print(error)

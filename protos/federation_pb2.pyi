@@ -99,7 +99,7 @@ class WorkOrder(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., retry_after: _Optional[_Union[RetryAfter, _Mapping]] = ..., lease_ended: _Optional[_Union[LeaseEnded, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("nonce", "round_number", "slot", "remaining_ms", "plan", "base_sha256", "upload_bytes", "download_bytes", "attempt", "deadline_ms", "coordinator", "generated_bytes", "hypernetwork_bytes", "moved", "software_version", "plan_signature")
+    __slots__ = ("nonce", "round_number", "slot", "remaining_ms", "plan", "base_sha256", "upload_bytes", "download_bytes", "attempt", "deadline_ms", "coordinator", "generated_bytes", "hypernetwork_bytes", "moved", "software_version", "plan_signature", "helper_certificate")
     NONCE_FIELD_NUMBER: _ClassVar[int]
     ROUND_NUMBER_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +116,7 @@ class Lease(_message.Message):
     MOVED_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     PLAN_SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    HELPER_CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     nonce: bytes
     round_number: int
     slot: int
@@ -132,7 +133,8 @@ class Lease(_message.Message):
     moved: _containers.RepeatedCompositeFieldContainer[MovedModel]
     software_version: str
     plan_signature: bytes
-    def __init__(self, nonce: _Optional[bytes] = ..., round_number: _Optional[int] = ..., slot: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., plan: _Optional[bytes] = ..., base_sha256: _Optional[bytes] = ..., upload_bytes: _Optional[int] = ..., download_bytes: _Optional[int] = ..., attempt: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., coordinator: _Optional[_Union[Certificates, _Mapping]] = ..., generated_bytes: _Optional[int] = ..., hypernetwork_bytes: _Optional[int] = ..., moved: _Optional[_Iterable[_Union[MovedModel, _Mapping]]] = ..., software_version: _Optional[str] = ..., plan_signature: _Optional[bytes] = ...) -> None: ...
+    helper_certificate: bytes
+    def __init__(self, nonce: _Optional[bytes] = ..., round_number: _Optional[int] = ..., slot: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., plan: _Optional[bytes] = ..., base_sha256: _Optional[bytes] = ..., upload_bytes: _Optional[int] = ..., download_bytes: _Optional[int] = ..., attempt: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., coordinator: _Optional[_Union[Certificates, _Mapping]] = ..., generated_bytes: _Optional[int] = ..., hypernetwork_bytes: _Optional[int] = ..., moved: _Optional[_Iterable[_Union[MovedModel, _Mapping]]] = ..., software_version: _Optional[str] = ..., plan_signature: _Optional[bytes] = ..., helper_certificate: _Optional[bytes] = ...) -> None: ...
 
 class MovedModel(_message.Message):
     __slots__ = ("base_sha256", "download_bytes")

@@ -32,6 +32,7 @@ LINES = {
     "floor_noise_multiplier": "the noise multiplier is below the device's floor",
     "floor_sums": "the device sends nothing but updates under masks",
     "floor_unusable": "the device's floor cannot be read",
+    "helper_certificate": "the helper's certificate cannot be used now",
     "identity_unusable": "the device's keys or folder cannot be used",
     "model_unusable": "the model is not one that any training ends in",
     "out_of_memory": "the device has too little memory",
