@@ -28,7 +28,8 @@ from server.records.failpoints import Failpoint
 from server.releases.storage import Storage
 from server.uplink.early_opening import EarlyOpening
 from server.uplink.receiving import UploadDesk
-from server.uplink.sealed_updates import SealedUpdate, UpdateOpener
+from server.uplink.sealed_payloads import SealedUpdate
+from server.uplink.sealed_updates import UpdateOpener
 
 _LOG = logging.getLogger(__name__)
 _ID_BYTES = 16
