@@ -4,9 +4,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from models.vector.layers import layers_of, whole_model
 from models.vector.schema import Schema
 from privacy.noise.mode import Arrival
-from server.aggregation.layers import layers_of, whole_model
 from server.aggregation.measured_update import IntakeSettings
 from server.aggregation.robust.registry import robust_rule
 from server.aggregation.rule import AggregationRule

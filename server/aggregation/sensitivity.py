@@ -12,6 +12,7 @@ that rounding adds a small known amount:
 
 import math
 
+from models.vector.layers import layer_clips, layers_of
 from models.vector.schema import Schema
 from privacy.accounting.events import Adjacency
 from privacy.clipping.sensitivity import (
@@ -20,7 +21,6 @@ from privacy.clipping.sensitivity import (
     mean_sensitivity,
 )
 from privacy.clipping.settings import ClippingSettings
-from server.aggregation.layers import layer_clips, layers_of
 from server.aggregation.settings import (
     AggregationSettings,
     AttentiveSettings,

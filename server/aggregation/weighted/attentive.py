@@ -13,7 +13,7 @@ streams, and can be summed under secure aggregation.
 import math
 from dataclasses import dataclass
 
-from server.aggregation.layers import Layer
+from models.vector.layers import Layer
 from server.aggregation.measured_update import Measured
 from server.aggregation.settings import AttentiveSettings
 from server.aggregation.weighted.weighing import Weight

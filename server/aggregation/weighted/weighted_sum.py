@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from server.aggregation.layers import Layer
+from models.vector.layers import Layer
 from server.aggregation.weighted.weighing import Weight
 
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
