@@ -1,7 +1,7 @@
 """Whom a plan hides a device's text from, and what such a plan may therefore not ask.
 
-Under ``local``, under ``masked`` and with ``example_privacy``, the coordinator itself is an onlooker:
-it learns what the devices' own noise lets through, and nothing else. So whatever else a device does, whether, when
+Under ``local``, and with ``example_privacy``, the coordinator itself is an onlooker: it learns what
+a device's own noise lets through, and nothing else. So whatever else a device does, whether, when
 it may and with what it answers, must follow from the plan, the model and noised values alone. Such
 a plan is refused for what it is, before any text is read; what the text makes of a plan that was
 accepted never shows (``edge_client.training.local_round``). No torch.
@@ -14,7 +14,6 @@ import msgspec
 
 from models.plan.plan import Plan, PlanError
 from privacy.noise.calibrated_settings import LocalNoise
-from privacy.noise.masked_settings import MaskedNoise
 
 LARGEST_SETTING = 1e6
 """Largest step size, norm or strength of a plan that hides text; no training has one of 1,000."""
@@ -27,8 +26,7 @@ _LEAVES_IN_THE_CLEAR = ("evaluate", "fit_embedding")
 
 def hides_from_coordinator(plan: Plan) -> bool:
     """Return whether the coordinator is among those whom the plan hides a device's text from."""
-    is_noised = isinstance(plan.privacy, LocalNoise | MaskedNoise)
-    return is_noised or plan.training.example_privacy is not None
+    return isinstance(plan.privacy, LocalNoise) or plan.training.example_privacy is not None
 
 
 def check_hiding(plan: Plan) -> None:
