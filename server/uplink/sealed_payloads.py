@@ -36,12 +36,14 @@ class SealedUpdate:
     """A sealed file on disk, with the context and the message identifier, 16 bytes, it must have.
 
     Any of the senders' keys may have signed it: after a renewal the one before is still good.
+    ``attempt``, from 0, is that of its lease.
     """
 
     path: Path
     context: MessageContext
     message_id: bytes
     senders: Sequence[CertifiedKey]
+    attempt: int = 0
 
 
 class PayloadSizes(Protocol):
