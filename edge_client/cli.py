@@ -30,7 +30,7 @@ from edge_client.owner.floor import (
     read_floor,
 )
 from edge_client.owner.floor_in_words import floor_in_words
-from edge_client.owner.pinned_helper import helper_in_words, helper_pin, read_helper
+from edge_client.owner.pinned_helper import helper_in_words, read_helper
 from edge_client.owner.sensors import system_sensors
 from edge_client.owner.settings import (
     ClientSettingsError,
@@ -168,7 +168,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _enrol(asked: Enrolling) -> int:
     """Turn an invite into this device's identity."""
     invite, passphrase = read_invite(asked.invite), asked.passphrase
-    helper = None if invite.helper is None else helper_pin(read_helper(invite.helper))
+    authority, helper = invite.ca_certificate, None
+    if invite.helper is not None:
+        helper = read_helper(invite.helper, authority=authority, now=time.time()).sha256.hex()
     folder = DeviceFolder(asked.folder)
     # A device that enrols again has a floor, which may pin authorities.
     pinned = read_floor(folder.floor).authorities if folder.floor.exists() else None
@@ -188,7 +190,8 @@ def _enrol(asked: Enrolling) -> int:
         floor = read_floor(folder.floor)
         print("\n".join(floor_in_words(floor)))
         if invite.helper is not None:
-            print(f"helper: {helper_in_words(invite.helper, floor.helpers)[1]}")
+            _, told = helper_in_words(invite.helper, floor.helpers, authority=authority)
+            print(f"helper: {told}")
     except FloorError as error:
         # Enrolled again with a floor of its own, which the device asks for before it works.
         print(error)

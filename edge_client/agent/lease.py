@@ -73,7 +73,8 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
         _take_up_keys(lease, device)
         told = check_signed(lease, device.folder, now=time.time())
         plan = accept_plan(lease, device.floor, device.traffic)
-        accept_helper(lease, plan, device.floor.helpers, now=time.time())
+        authority = device.folder.enrolment().ca_certificate
+        accept_helper(lease, plan, device.floor.helpers, authority=authority, now=time.time())
         logger.info("round %d: privacy: %s", lease.round_number, plan.privacy.guarantee)
         device.folder.note_signed_plan(told.encode())
         _tell_travel(lease, plan, device)

@@ -4,7 +4,7 @@ from collections.abc import Container
 
 from edge_client.agent.acceptance import PlanRefusedError
 from edge_client.owner.floor import PlanBelowFloorError, check_helper
-from edge_client.owner.pinned_helper import helper_pin, read_helper
+from edge_client.owner.pinned_helper import read_helper
 from models.plan.plan import Plan
 from privacy.identities.certificates import CertificateError
 from privacy.noise.masked_settings import MaskedNoise
@@ -12,11 +12,17 @@ from protos import federation_pb2 as wire
 
 
 def accept_helper(
-    lease: wire.Lease, plan: Plan, helpers: Container[str] | None, *, now: float
+    lease: wire.Lease,
+    plan: Plan,
+    helpers: Container[str] | None,
+    *,
+    authority: bytes,
+    now: float,
 ) -> None:
-    """Accept the helper that the lease of a masked plan names, by the keys that the owner pinned.
+    """Accept the helper that the lease of a masked plan names, if the owner pinned it.
 
-    Any other plan has none to look at. ``now`` is in Unix seconds.
+    Any other plan has none to look at. ``authority`` is its certificate, DER; ``now`` is in Unix
+    seconds.
 
     Raises:
         PlanRefusedError: If the plan is masked and its lease names no helper, one that is not
@@ -27,9 +33,8 @@ def accept_helper(
     try:
         if not lease.helper_certificate:
             check_helper(None, helpers)
-        helper = read_helper(lease.helper_certificate)
-        check_helper(helper_pin(helper), helpers)
-        helper.check_time(now)
+        helper = read_helper(lease.helper_certificate, authority=authority, now=now)
+        check_helper(helper.sha256.hex(), helpers)
     except PlanBelowFloorError as error:
         raise PlanRefusedError(error.code, str(error)) from None
     except CertificateError as error:

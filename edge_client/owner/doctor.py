@@ -108,7 +108,10 @@ def _floor(folder: DeviceFolder) -> str:
 
 def _helper(folder: DeviceFolder) -> str:
     pinned = read_floor(folder.floor).helpers
-    good, told = helper_in_words(folder.enrolment().helper_certificate, pinned)
+    enrolment = folder.enrolment()
+    good, told = helper_in_words(
+        enrolment.helper_certificate, pinned, authority=enrolment.ca_certificate
+    )
     if not good:
         raise _UnwellError(told)
     return told

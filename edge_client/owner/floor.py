@@ -86,8 +86,8 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         bytes_a_day: Most bytes moved in a UTC day, up and down together; None accepts any.
         example_privacy: Accept only plans that hide each sentence, up to this budget; None also
             accepts others.
-        helpers: SHA-256 of the wrapping keys, 64 hex digits, of the helpers that may hold this
-            device's masks; None accepts no plan of mode ``masked``.
+        helpers: SHA-256 of the wrapping certificates, 64 hex digits, of the helpers that may hold
+            this device's masks; None accepts no plan of mode ``masked``.
         sums: Accept only plans under which the coordinator learns noised sums; None also accepts
             others.
     """
@@ -270,19 +270,19 @@ def check_authority(fingerprint: str, authorities: Container[str] | None) -> Non
         )
 
 
-def check_helper(key_sha256: str | None, helpers: Container[str] | None) -> None:
-    """Accept a helper, by its wrapping key's SHA-256 in hex, that the owner has pinned.
+def check_helper(fingerprint: str | None, helpers: Container[str] | None) -> None:
+    """Accept a helper, by its wrapping certificate's SHA-256 in hex, that the owner has pinned.
 
     Raises:
         PlanBelowFloorError: With code ``floor_helper`` if the floor names none or others, or a plan
             comes without a helper.
     """
-    if key_sha256 is None or helpers is None or key_sha256 not in helpers:
-        told = "none" if key_sha256 is None else key_sha256
+    if fingerprint is None or helpers is None or fingerprint not in helpers:
+        told = "none" if fingerprint is None else fingerprint
         raise PlanBelowFloorError(
             "floor_helper",
             f"the helper that holds this device's masks must be one of its floor, got {told}; its "
-            "owner, who knows whose key that is, can add it to helpers, in floor.toml",
+            "owner, who knows who runs it, can add it to helpers, in floor.toml",
         )
 
 

@@ -54,9 +54,10 @@ kinds = ["train", "evaluate", "fit_embedding", "fit_personal"]
 # "masked" also the fewest devices of a sum that the coordinator may learn.
 least_cohort = 2
 
-# Keys of the helpers that may hold this device's masks (SHA-256, from the invite). Under mode
-# "masked" the coordinator learns noised sums and opens no update, as long as it and the helper do
-# not join; so the helper should be somebody else. Without the line no plan of that mode is taken.
+# Helpers that may hold this device's masks, by the SHA-256 of their certificate, as the invite and
+# `sotto-helper status` tell it. Under mode "masked" the coordinator learns noised sums and opens no
+# update, as long as it and the helper do not join; so the helper should be somebody else. Without
+# the line no plan of that mode is taken.
 {helpers}
 
 # Take part only under masks: then every other plan with which anything leaves is refused.
@@ -95,7 +96,8 @@ def write_starting_floor(
 ) -> None:
     """Write a floor, owner-only, unless one is there; with modes of no guarantee if asked for.
 
-    ``helper`` is the key of the helper that the invite names, 64 hex digits; None if it names none.
+    ``helper`` is the digest of the certificate of the helper that the invite names, 64 hex digits;
+    None if it names none.
     """
     if path.exists():
         return

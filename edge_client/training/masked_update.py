@@ -3,7 +3,6 @@
 The mask itself is not added here: its seed belongs to one message, and a simulation has none.
 """
 
-
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor

@@ -11,6 +11,7 @@ from models.settings.layer_groups import check_layer_groups
 from models.settings.model import schema_of
 from models.vector.schema import RELEASED, SENT, Role, Schema
 from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.masked_settings import MaskedNoise
 from server.aggregation.robust_settings import RobustSettings
 from server.aggregation.screening_settings import check_screening
 from server.aggregation.settings import AttentiveSettings
@@ -139,6 +140,14 @@ def _check_convergence(config: FederationSettings) -> None:
         )
 
 
+def _check_helper(config: FederationSettings) -> None:
+    if config.helper is not None and not isinstance(config.privacy, MaskedNoise):
+        raise ValueError(
+            "helper must be absent without masks, for nobody would ask it; set privacy.mode = "
+            '"masked"'
+        )
+
+
 RULES: tuple[Rule, ...] = (
     _check_seed,
     lambda config: config.privacy.tensor_clips(len(config.schema.with_roles(*SENT).tensors)),
@@ -159,5 +168,6 @@ RULES: tuple[Rule, ...] = (
     _check_evaluation,
     _check_fitting,
     _check_convergence,
+    _check_helper,
 )
 """Every rule, in the order in which refusals are told."""

@@ -47,8 +47,12 @@ class RoundKeeper:
         closer: RoundCloser,
         gate: RoundGate,
         evaluations: NoisedEvaluations,
+        helper_certificate: bytes = b"",
     ) -> None:
-        """Serve one federation; call ``start`` before anything else."""
+        """Serve one federation; call ``start`` before anything else.
+
+        ``helper_certificate``, DER, is what devices seal the seeds of their masks to.
+        """
         self._shelf = shelf
         self._personal = personal
         self._store, self._inbox, self._releases = storage.store, storage.inbox, storage.releases
@@ -56,6 +60,7 @@ class RoundKeeper:
         self._closer = closer
         self._gate = gate
         self._evaluations = evaluations
+        self._helper_certificate = helper_certificate
         self._closing = asyncio.Lock()
 
     async def start(self) -> Recovered:
@@ -324,6 +329,8 @@ class RoundKeeper:
     async def _in_hand(self, opened: OpenAttempt, kind: PlanKind = "train") -> RoundInHand:
         sealed = await self._shelf.sealed()
         plan = self._shelf.plan(opened.members, kind)
+        if kind == "train":
+            self._closer.begin(plan)
         return RoundInHand(
             plan=plan,
             round_number=opened.round_number,
@@ -336,4 +343,5 @@ class RoundKeeper:
             coordinator=self._shelf.signer,
             plan_signature=await self._shelf.signed(plan, opened.round_number, opened.attempt),
             generated=await self._personal.generated_parts(self._shelf.current),
+            helper_certificate=self._helper_certificate if kind == "train" else b"",
         )

@@ -7,10 +7,12 @@ nobody: of masks that do not cancel nobody can say whose fault it is.
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
 from torch import Tensor
 
+from models.plan.plan import Plan
 from privacy.noise.masked_settings import MaskedNoise
 from server.closing.close import Closed
 from server.closing.masked_close import MasksDoNotCancelError
@@ -38,6 +40,9 @@ class NotClosedError(Exception):
 class RoundCloser(Protocol):
     """The way from a round's updates to its outcome."""
 
+    def begin(self, plan: Plan) -> None:
+        """Prepare for the updates of a round's plan, before its first lease."""
+
     async def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed:
         """Return the outcome of a round that started from ``base``, flat float32, ``(elements,)``.
 
@@ -54,6 +59,9 @@ class OpenedRounds:
     def __init__(self, round_sum: RoundSum, storage: Storage) -> None:
         self._sum = round_sum
         self._threads = storage.threads
+
+    def begin(self, plan: Plan) -> None:
+        """Do nothing: updates arrive alike in every round of a stage."""
 
     async def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed:
         """See ``RoundCloser``."""
@@ -77,6 +85,10 @@ class MaskedRounds:
         self._sum = masked_sum
         self._helper = helper
         self._threads, self._failpoints = storage.threads, storage.failpoints
+
+    def begin(self, plan: Plan) -> None:
+        """See ``RoundCloser``."""
+        self._sum.begin(plan)
 
     async def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed:
         """See ``RoundCloser``; waits for the helper until the round's deadline.
@@ -130,7 +142,7 @@ class MaskedRounds:
                 slots = asked.intersection(refused.slots)
                 if not slots:
                     raise
-                await self._threads.run(lambda: self._sum.leave_out(order, slots))
+                await self._threads.run(partial(self._sum.leave_out, order, slots))
 
 
 def _least_contributors(in_hand: RoundInHand) -> int:

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from privacy.masking.mask_form import MaskTerms
 from torch import Tensor
 
 from models.masked.layout import MaskedLayout
-from models.plan.plan import download_schema, released_schema
+from models.plan.plan import Plan, download_schema, released_schema
 from models.settings.compression import release_step
 from privacy.identities.certificates import read_certificate
-from privacy.masking.mask_form import MaskTerms
-from privacy.masking.packing import unpack
+from privacy.masking.keystream import reduce_modulo
+from privacy.masking.packing import add_packed, unpack
 from privacy.sealing.envelope import NO_NONCE
 from server.closing.close import Closed, Closing, noise_generator
 from server.closing.masked_close import UnmaskedSum, close_masked
@@ -73,6 +74,10 @@ class MaskedSum:
         self._opener = opener
         self._releases = releases
 
+    def begin(self, plan: Plan) -> None:
+        """Take in the masked updates of a round's plan from now on."""
+        self._opener.take_plan(plan)
+
     def terms(self, in_hand: RoundInHand, group: int) -> MaskTerms:
         """Return what the seeds of a group's set are bound to."""
         any_lease = in_hand.uplink_context("", 0, NO_NONCE)
@@ -112,7 +117,7 @@ class MaskedSum:
                     self._expire(receipt, _UNREADABLE)
                     continue
                 group = sets[receipt.slot % masks.groups]
-                group.total += unpack(payload.packed, layout.element_count, layout.grid.bits)
+                add_packed(group.total, payload.packed, bits=layout.grid.bits)
                 seed = bytes(payload.sealed_seed)
                 member = MaskedMember(receipt.slot, receipt.nonce, seed, chain.der)
                 group.members.append(member)
@@ -195,5 +200,5 @@ def _unmasked(
     """Take the masks off a sum, in its memory, and return it modulo 2^bits."""
     bits = layout.grid.bits
     total -= unpack(keystream, layout.element_count, bits)
-    total &= np.uint32((1 << bits) - 1)
+    reduce_modulo(total, bits)
     return total
