@@ -15,7 +15,7 @@ from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
 from privacy.foundation.memory_pool import keep_freed_memory
-from privacy.identities.certificates import CertificateError
+from privacy.identities.certificates import CertificateError, certificate_time, read_certificate
 from privacy.identities.keys import KeyFileError
 from privacy.noise.calibrated_settings import TreeNoise
 from server.config.federation import ConfigError, preset_text, settings_text
@@ -25,6 +25,7 @@ from server.operating.commands import Federation
 from server.operating.flags import (
     Backup,
     Founding,
+    HelperAdmission,
     Hosted,
     Invites,
     OneClient,
@@ -75,6 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         (
             *(_init, _token, _run, _status, _rounds, _ledger, _pause, _resume, _drain),
             *(_revoke, _forget, _rotate_keys, _rotate_issuing_key, _replace_authority),
+            _admit_helper,
             *(_backup, _restore),
         ),
         allow_abbrev=False,
@@ -223,6 +225,22 @@ def _replace_authority(asked: Succeeding) -> None:
     )
     print(f"the federation's authority is now {fingerprint}")
     print(f"take authority/authority.key away from {asked.folder}, and destroy authority.former")
+
+
+def _admit_helper(asked: HelperAdmission) -> None:
+    """Certify a helper's request, for a year.
+
+    Needs the authority's key: what a coordinator could certify by itself would be no second party.
+    """
+    federation = Federation(asked.folder)
+    admitted = federation.admit_helper(
+        asked.request, asked.authority_key, passphrase_in(asked.passphrase_file)
+    )
+    wrapping = read_certificate(admitted.wrapping)
+    print(f"certified the helper until {certificate_time(wrapping.not_after)}")
+    print(f"its wrapping key's certificate is {wrapping.sha256.hex()}, which a floor may pin")
+    print(f"send {federation.folder.helper} to its owner, for `sotto-helper admit`")
+    print("a coordinator that runs takes it up at its next start")
 
 
 def _backup(asked: Backup) -> None:

@@ -12,6 +12,7 @@ from models.plan.stages import describe_stage
 from models.settings.growth import growth_stage
 from privacy.accounting.accountant import PrivacyReport, report
 from privacy.accounting.ledger_file import LedgerFile
+from privacy.identities.helper_admission import HelperCertificates
 from privacy.identities.issuing_key import load_issuer
 from privacy.identities.party import Identity
 from privacy.noise.plan_events import budget_of
@@ -180,6 +181,19 @@ class Federation:
                 new_passphrase=new_passphrase,
             )
         return issuer.fingerprint.hex()
+
+    def admit_helper(
+        self, request: Path, key_file: Path | None, passphrase: bytes | None
+    ) -> HelperCertificates:
+        """Certify a helper and keep its certificates; return them.
+
+        Raises:
+            FoundingError: If the authority's key is not there.
+            CertificateError: If the request is none, or for another authority.
+        """
+        from server.operating.authorities import admit_helper
+
+        return admit_helper(self.folder, request, key_file=key_file, passphrase=passphrase)
 
     def _certificates_end_at(self) -> str:
         identity = Identity.load(self.folder.identity)

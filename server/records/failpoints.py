@@ -18,6 +18,9 @@ class Failpoint(StrEnum):
     RELEASE_RECORDED = "release_recorded"
     PUBLISHED = "published"
     EVALUATION_PAID = "evaluation_paid"
+    # A helper's: its answer is made, and it is on the disk.
+    ANSWER_MADE = "answer_made"
+    ANSWER_KEPT = "answer_kept"
 
 
 class Failpoints:
