@@ -55,7 +55,7 @@ kinds = ["train", "evaluate", "fit_embedding", "fit_personal"]
 least_cohort = 2
 
 # Helpers that may hold this device's masks, by the SHA-256 of their certificate, as the invite and
-# `sotto-helper status` tell it. Under mode "masked" the coordinator learns noised sums and opens no
+# `sotto-helper admit` tell it. Under mode "masked" the coordinator learns noised sums and opens no
 # update, as long as it and the helper do not join; so the helper should be somebody else. Without
 # the line no plan of that mode is taken.
 {helpers}

@@ -5,14 +5,10 @@ The mask itself is not added here: its seed belongs to one message, and a simula
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from models.masked.layout import MaskedLayout
-from models.settings.weighing import AttentiveWeights, EqualWeights
 from privacy.clipping.adaptive import AdaptiveClipping
 from privacy.clipping.by_layer import ClippedUpdate
-from privacy.masking.discrete_gaussian import add_discrete_gaussian
-from privacy.masking.grid import to_grid
 from privacy.noise.secure_gaussian import NoiseKeys
 
 
