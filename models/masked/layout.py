@@ -15,15 +15,13 @@ sensitivity of the other elements and s of the count, both together are a Gaussi
 multiplier z (``privacy.clipping.adaptive``): φ is that noise over σ_b.
 """
 
+import dataclasses
 import hashlib
 import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
-from privacy.masking.grid import Grid, choose_grid
-from privacy.masking.keystream import SEED_BYTES
-from privacy.masking.packing import packed_bytes
 
 from models.plan.plan import Plan, plan_schema
 from models.settings.weighing import AttentiveWeights, Weighing
@@ -32,6 +30,9 @@ from models.vector.layers import Layer, layer_clips, layers_of, whole_model
 from models.vector.schema import SENT, Schema
 from privacy.clipping.adaptive import fit_sensitivity
 from privacy.clipping.noised_sums import sums_sensitivity, weight_scale
+from privacy.masking.grid import Grid, Messages, choose_grid
+from privacy.masking.keystream import SEED_BYTES
+from privacy.masking.packing import packed_bytes
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import sealed_bytes
 
@@ -101,9 +102,8 @@ class MaskedLayout:
             self.weighing,
             self.unit_clips,
             self.fit_entry,
-            self.grid.bits,
-            self.grid.step,
-            self.element_count,
+            dataclasses.asdict(self.grid),
+            CHECK_COUNT,
         )
         return hashlib.sha256(msgspec.json.encode(described, order="deterministic")).digest()
 
@@ -130,11 +130,13 @@ def masked_layout(plan: Plan) -> MaskedLayout:
     message = sums_sensitivity(clips, layer_count=len(units), adjacency="zero-out")
     message *= 1 + _MEASURING_MARGIN
     factor = 2.0 if privacy.adjacency == "replace-one" else 1.0
-    fit_entry, fit_norm = None, 0.0
+    fit_entry, fit_norm, wide_count = None, 0.0, len(units)
     if privacy.adaptation is not None:
         std = privacy.aggregate_noise_multiplier * factor * message
         fit_entry = std / privacy.adaptation.count_noise_std
         fit_norm = fit_entry * fit_sensitivity(privacy.adaptation.target_quantile)
+        wide_count += 1
+    norm = math.hypot(message, fit_norm)
     return MaskedLayout(
         schema,
         weighing,
@@ -143,12 +145,15 @@ def masked_layout(plan: Plan) -> MaskedLayout:
         weight_scale(len(units)),
         fit_entry,
         choose_grid(
-            element_count=schema.element_count + len(units) + (fit_entry is not None),
-            contributors=plan.cohort_size,
-            # Each of two messages that replace each other is as long as one.
-            sensitivity=math.hypot(message, fit_norm),
-            noise_multiplier=factor * privacy.noise_multiplier,
-            honest=privacy.honest_contributors(plan.quorum),
+            Messages(
+                element_count=schema.element_count + wide_count,
+                wide_count=wide_count,
+                norm=norm,
+                sensitivity=factor * norm,
+                contributors=plan.cohort_size,
+                noise_multiplier=privacy.noise_multiplier,
+                honest=privacy.honest_contributors(plan.quorum),
+            )
         ),
     )
 

@@ -1,35 +1,31 @@
 """Close a round of which only sums were unmasked.
 
-The same as ``server.closing.close`` with every update unopened: what is divided here was weighed,
-summed and noised under masks.
+The rest of ``server.closing.close``, for updates that nobody opened: they were clipped, weighed and
+noised on the devices. With groups each group's noised mean is one update; a robust rule runs over
+them, any other takes their mean. All of it is post-processing of the noised sums.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from models.masked.layout import MaskedLayout
-from server.closing.close import Closed, Closing
+from privacy.clipping.adaptive import next_clipping_norm
+from privacy.masking.grid import from_grid
+from privacy.noise.masked_settings import MaskedNoise
+from privacy.noise.mode import Arrival
+from server.aggregation.registry import build_rule
+from server.aggregation.robust_settings import RobustSettings
+from server.closing.close import Closed, Closing, check_parameters, heading_of, next_parameters
+from server.closing.masked_totals import UnmaskedSum
 
 
 class MasksDoNotCancelError(ValueError):
-    """Raised when an unmasked sum is no sum of the vectors that came; nobody can say whose fault."""
-
-
-@dataclass(frozen=True)
-class UnmaskedSum:
-    """The unmasked sum of one group's vectors, noise and all.
-
-    Attributes:
-        total: Modulo 2^bits of the grid, uint32, shape ``(layout.element_count,)``.
-        contributor_count: Vectors in it.
-    """
-
-    total: NDArray[np.uint32]
-    contributor_count: int
+    """Raised when an unmasked sum is no sum of the vectors that came: nobody can say whose fault it
+    is, and the attempt is tried again."""
 
 
 def close_masked(
@@ -41,10 +37,90 @@ def close_masked(
         parameters: As in ``server.closing.close.close_round``.
         groups: One sum for each of ``privacy.groups``, in the order of the groups.
         layout: The plan's ``models.masked.layout.masked_layout``.
-        closing: The terms; its ``privacy`` has the round's clipping norm. Noise keys, screen and
+        closing: The terms; ``privacy`` has the round's clipping norm. Its noise keys, screen and
             personalisation are not asked.
 
     Raises:
-        MasksDoNotCancelError: If check elements are wrong; the attempt is to be tried again.
-        ValueError: If sums are too few or too short, or the result is not finite.
+        MasksDoNotCancelError: If check elements are wrong; nothing was learnt then.
+        ValueError: If the number of groups is another, or the result is not finite.
     """
+    privacy = closing.privacy
+    if not isinstance(privacy, MaskedNoise):
+        raise TypeError(f"mode masked must close masked sums, got {type(privacy).__name__}")
+    if len(groups) != privacy.groups:
+        raise ValueError(f"groups must be {privacy.groups} sums, got {len(groups)}")
+    check_parameters(parameters, closing.released)
+    for group in groups:
+        _check_sum(group, layout)
+    excess = 0.0
+    updates = []
+    for group in groups:
+        sums = from_grid(group.total[: layout.noised_count], layout.grid)
+        if layout.fit_entry is not None:
+            excess += float(sums[-1]) / layout.fit_entry
+        updates.append(_divided(sums, layout, privacy.clipping_norm))
+    return Closed(
+        next_parameters(parameters, _between(updates, parameters, closing), closing),
+        sum(group.contributor_count for group in groups),
+        # Nobody can see whether an update broke its clip.
+        0,
+        None,
+        _next_norm(privacy, excess, closing.slot_count),
+    )
+
+
+def _check_sum(group: UnmaskedSum, layout: MaskedLayout) -> None:
+    if group.total.shape != (layout.element_count,) or group.total.dtype != np.uint32:
+        raise ValueError(
+            f"a sum must be uint32 of shape ({layout.element_count},), "
+            f"got {group.total.dtype} of shape {group.total.shape}"
+        )
+    expected = group.contributor_count % (1 << layout.grid.bits)
+    if (group.total[layout.noised_count :] != expected).any():
+        raise MasksDoNotCancelError(
+            "the check elements of an unmasked sum must be the number of its contributors: the "
+            "masks did not cancel, or a vector was no masked update"
+        )
+
+
+def _divided(sums: NDArray[np.float64], layout: MaskedLayout, clipping_norm: float) -> Tensor:
+    """Return a group's noised mean in parameter units, float64, shape ``(elements,)``."""
+    totals = sums[layout.weights] / layout.weight_entry
+    mean = torch.from_numpy(sums[: layout.schema.element_count])
+    mean.mul_(clipping_norm)
+    for unit, total in zip(layout.units, totals.tolist(), strict=True):
+        for where in unit.ranges:
+            mean[where].div_(max(total, 0.25))
+    return mean
+
+
+def _between(updates: list[Tensor], parameters: Tensor, closing: Closing) -> Tensor:
+    """Return one update of those of the groups."""
+    if not isinstance(closing.aggregation, RobustSettings):
+        total = updates[0]
+        for update in updates[1:]:
+            total.add_(update)
+        return total.div_(len(updates))
+    rule = build_rule(
+        closing.aggregation,
+        closing.shared,
+        slot_count=len(updates),
+        clipping_norm=closing.privacy.clipping_norm,
+        # The noise of a group is no fault, and is on top of the clip.
+        arrival=Arrival.NOISED,
+        tensor_clips=closing.privacy.tensor_clips(len(closing.shared.tensors)),
+        folder=closing.spool_folder,
+        heading=heading_of(parameters, closing),
+    )
+    for group, update in enumerate(updates):
+        rule.add(group, update.float(), 1)
+    return rule.result()
+
+
+def _next_norm(privacy: MaskedNoise, excess: float, slot_count: int) -> float | None:
+    """Return C of the next round; ``excess`` is the noised sum of (b - γ), in clients."""
+    if privacy.adaptation is None:
+        return None
+    return next_clipping_norm(
+        privacy.clipping_norm, privacy.adaptation, noised_excess=excess, slot_count=slot_count
+    )

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 import msgspec
 from torch import Tensor
 
+from models.masked.layout import masked_layout
 from models.networks.grown_layers import grow
 from models.plan.plan import Plan, download_schema, released_schema
 from models.plan.stages import next_stage, plan_of_round, stage_figures
 from models.settings.compression import release_step
 from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.plan_events import sampled_places
 from server.aggregation.screening import Screen
 from server.closing.close import Closed, Closing, close_round, noise_generator
@@ -38,6 +40,7 @@ from simulation.rounds.attacks import Attackers
 from simulation.rounds.attendance import SimulationError, next_order
 from simulation.rounds.cohort_training import CohortTraining
 from simulation.rounds.downlink_bytes import DownlinkBytes
+from simulation.rounds.masked_round import GroupTooSmallError, close_without_masks
 from simulation.rounds.participation import SeededSource
 from simulation.rounds.round_tally import Tally, attack_figures
 from simulation.workers.pool import WorkerPool
@@ -144,6 +147,7 @@ class Federation:
     def _set_stage(self, plan: Plan) -> None:
         self.plan = plan
         self._downlink = DownlinkBytes(plan)
+        self._masked = masked_layout(plan) if isinstance(plan.privacy, MaskedNoise) else None
         self._pool.use(plan)
 
     def go_back(self, parameters: Tensor, personalisation: bytes | None, plan: Plan) -> None:
@@ -236,7 +240,7 @@ class Federation:
         if isinstance(order, Close):
             try:
                 return self._close(order, tally)
-            except _TooFewError:
+            except (_TooFewError, GroupTooSmallError):
                 # Raised before anything was learnt from those who were not enough.
                 pass
             aside = f", {tally.screened} were set aside" if tally.screened else ""
@@ -289,27 +293,26 @@ class Federation:
         if self._releases is not None:  # A rule looks at where the model has been going.
             released = released_schema(self.plan)
             earlier = earlier_parameters(self._releases, released, self.round_number, look_back)
-        return close_round(
-            self.parameters,
-            self._train(order, tally, screen),
-            Closing(
-                schema=download_schema(self.plan),
-                aggregation=self._config.aggregation,
-                privacy=msgspec.structs.replace(
-                    self.plan.privacy, clipping_norm=self.clipping_norm
-                ),
-                slot_count=order.slot_count,
-                generator=noise_generator(self.plan.seed, order.round_number),
-                seeded=True,
-                example_cap=self._config.training.example_cap,
-                personalisation=self.method.half,
-                round_number=order.round_number,
-                noise_keys=None if self._guard is None else self._guard.noise_keys,
-                screen=screen,
-                release_step=release_step(self.plan.compression),
-                earlier=earlier,
-            ),
+        closing = Closing(
+            schema=download_schema(self.plan),
+            aggregation=self._config.aggregation,
+            privacy=msgspec.structs.replace(self.plan.privacy, clipping_norm=self.clipping_norm),
+            slot_count=order.slot_count,
+            generator=noise_generator(self.plan.seed, order.round_number),
+            seeded=True,
+            example_cap=self._config.training.example_cap,
+            personalisation=self.method.half,
+            round_number=order.round_number,
+            noise_keys=None if self._guard is None else self._guard.noise_keys,
+            screen=screen,
+            release_step=release_step(self.plan.compression),
+            earlier=earlier,
         )
+        sent = self._train(order, tally, screen)
+        if self._masked is None:
+            return close_round(self.parameters, sent, closing)
+        quorum = self._config.rounds.quorum
+        return close_without_masks(self.parameters, sent, self._masked, closing, quorum=quorum)
 
     def _train(self, order: Close, tally: Tally, screen: Screen) -> Iterator[Contribution]:
         sent = self._training.results(
