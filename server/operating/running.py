@@ -230,7 +230,9 @@ class _Parts:
         self, identity: Identity, issuer: CertificateAuthority, noise_keys: NoiseKeys
     ) -> Arrivals:
         config, storage = self._config, self._storage
-        plan = make_plan(config, self._run, cohort_size=1, vocabulary=self._vocabulary)
+        # Any plan of the run's; each round's own has its cohort.
+        size = config.rounds.cohort_size or config.rounds.quorum
+        plan = make_plan(config, self._run, cohort_size=size, vocabulary=self._vocabulary)
         if isinstance(config.privacy, MaskedNoise):
             return masked_arrivals(self._folder, config, plan, identity, storage, issuer=issuer)
         return opened_arrivals(

@@ -22,7 +22,7 @@ from server.records.failpoints import Failpoint
 from server.records.patience import until_possible
 from server.releases.storage import Storage
 from server.uplink.helper_call import HelperAwayError, HelperCall, HelperRefusedError
-from server.uplink.masked_sum import MaskedSet, MaskedSum
+from server.uplink.masked_sum import MaskedSets, MaskedSum
 from server.uplink.slot_order_sum import RoundSum
 
 _LOG = logging.getLogger(__name__)
@@ -123,22 +123,22 @@ class MaskedRounds:
 
     async def _unmasking(
         self, order: Close, in_hand: RoundInHand, until: float
-    ) -> tuple[Sequence[MaskedSet], Sequence[memoryview]]:
+    ) -> tuple[MaskedSets, Sequence[memoryview]]:
         """Return the sets and the sums of their keystreams, without what cannot be unmasked."""
         while True:
             sets = await self._threads.run(lambda: self._sum.collect(order, in_hand))
-            if min(len(one.members) for one in sets) < _least_contributors(in_hand):
+            if min(map(len, sets.members)) < _least_contributors(in_hand):
                 raise NotClosedError(_TOO_FEW)
             try:
                 return sets, [
                     await self._helper.keystream_sum(
-                        self._sum.terms(in_hand, one.group), one.members, until=until
+                        self._sum.terms(in_hand, group), members, until=until
                     )
-                    for one in sets
+                    for group, members in enumerate(sets.members)
                 ]
             except HelperRefusedError as refused:
                 # Nothing was answered for that set, so it may be asked for without them.
-                asked = {member.slot for one in sets for member in one.members}
+                asked = {member.slot for group in sets.members for member in group}
                 slots = asked.intersection(refused.slots)
                 if not slots:
                     raise

@@ -6,22 +6,19 @@ modulo 2^bits, so they are the same in any order. All of it blocks.
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-from privacy.masking.mask_form import MaskTerms
 from torch import Tensor
 
-from models.masked.layout import MaskedLayout
 from models.plan.plan import Plan, download_schema, released_schema
 from models.settings.compression import release_step
 from privacy.identities.certificates import read_certificate
-from privacy.masking.keystream import reduce_modulo
-from privacy.masking.packing import add_packed, unpack
+from privacy.masking.mask_form import MaskTerms
+from privacy.masking.packing import unpack
 from privacy.sealing.envelope import NO_NONCE
 from server.closing.close import Closed, Closing, noise_generator
-from server.closing.masked_close import UnmaskedSum, close_masked
+from server.closing.masked_close import close_masked
+from server.closing.masked_totals import MaskedTotals
 from server.config.federation import FederationConfig
 from server.devices.device_certificates import find_certificate
 from server.downlink.attempt_in_hand import RoundInHand
@@ -40,20 +37,17 @@ _UNREADABLE = "its sealed file no longer opens"
 _NOT_UNMASKED = "the helper could not unmask it"
 
 
-@dataclass
-class MaskedSet:
-    """The masked vectors of one group.
+@dataclass(frozen=True)
+class MaskedSets:
+    """The masked vectors of a round, by group.
 
     Attributes:
-        group: From 0.
-        total: Their sum modulo 2^32, uint32, shape ``(elements,)``: of lower widths more than is
-            needed.
-        members: What the helper is told of each, in slot order.
+        totals: Their running sums.
+        members: What the helper is told of each vector, in slot order; one list a group.
     """
 
-    group: int
-    total: NDArray[np.uint32]
-    members: list[MaskedMember] = field(default_factory=list)
+    totals: MaskedTotals
+    members: tuple[list[MaskedMember], ...]
 
 
 class MaskedSum:
@@ -91,18 +85,16 @@ class MaskedSum:
             deadline_ms=in_hand.deadline_ms,
         )
 
-    def collect(self, order: Close, in_hand: RoundInHand) -> list[MaskedSet]:
+    def collect(self, order: Close, in_hand: RoundInHand) -> MaskedSets:
         """Return the set of each group; an update whose file no longer opens expires.
 
         Raises:
             OSError: If a file cannot be read for want of a descriptor.
         """
         masks = self._opener.masks
-        layout = masks.layout
-        sets = [
-            MaskedSet(group, np.zeros(layout.element_count, np.uint32))
-            for group in range(masks.groups)
-        ]
+        sets = MaskedSets(
+            MaskedTotals(masks.layout, masks.groups), tuple([] for _ in range(masks.groups))
+        )
         stored = contributions_of(self._store, order.round_number, order.attempt)
         chains = [find_certificate(self._store, one.signing_sha256) for one in stored]
         sealed = [
@@ -116,11 +108,10 @@ class MaskedSum:
                 if payload is None or chain is None:
                     self._expire(receipt, _UNREADABLE)
                     continue
-                group = sets[receipt.slot % masks.groups]
-                add_packed(group.total, payload.packed, bits=layout.grid.bits)
+                sets.totals.add_packed(receipt.slot, payload.packed)
                 seed = bytes(payload.sealed_seed)
                 member = MaskedMember(receipt.slot, receipt.nonce, seed, chain.der)
-                group.members.append(member)
+                sets.members[receipt.slot % masks.groups].append(member)
         finally:
             # Summed or not, no update stays open for longer than its round.
             self._opener.forget()
@@ -137,23 +128,21 @@ class MaskedSum:
         order: Close,
         in_hand: RoundInHand,
         base: Tensor,
-        sets: Sequence[MaskedSet],
+        sets: MaskedSets,
         keystreams: Sequence[memoryview],
     ) -> Closed:
-        """Return the outcome of a round from its sums and those of the keystreams, both by group.
+        """Return the outcome of a round from its sums and the packed ones of their masks, by group.
 
-        ``base``, flat float32, shape ``(elements,)``, is its start.
+        ``base``, flat float32, shape ``(elements,)``, is its start. Call it once: the sums are
+        unmasked in their own memory.
 
         Raises:
             MasksDoNotCancelError: If a sum is no sum of the vectors that came.
             ValueError: If the result is not finite.
         """
-        layout = self._opener.masks.layout
-        unmasked = [
-            UnmaskedSum(_unmasked(one.total, keystream, layout), len(one.members))
-            for one, keystream in zip(sets, keystreams, strict=True)
-        ]
-        return close_masked(base, unmasked, layout, self._closing(order, in_hand))
+        closing, layout = self._closing(order, in_hand), self._opener.masks.layout
+        masks = [unpack(one, layout.element_count, layout.grid.bits) for one in keystreams]
+        return close_masked(base, sets.totals.unmasked(masks), layout, closing)
 
     def _closing(self, order: Close, in_hand: RoundInHand) -> Closing:
         config, plan = self._config, in_hand.plan
@@ -192,13 +181,3 @@ class MaskedSum:
             senders=[] if certificate is None else [read_certificate(certificate)],
             attempt=receipt.attempt,
         )
-
-
-def _unmasked(
-    total: NDArray[np.uint32], keystream: memoryview, layout: MaskedLayout
-) -> NDArray[np.uint32]:
-    """Take the masks off a sum, in its memory, and return it modulo 2^bits."""
-    bits = layout.grid.bits
-    total -= unpack(keystream, layout.element_count, bits)
-    reduce_modulo(total, bits)
-    return total
