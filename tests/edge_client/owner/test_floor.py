@@ -24,6 +24,7 @@ from models.plan.plan import Plan, PlanKind, TrainingSettings, VocabularySetting
 from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.model import GruLmSettings, ModelSettings, schema_of
 from models.settings.personalisation import DittoSettings, GlobalSettings, PFedHnSettings
+from models.settings.weighing import EqualWeights
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise
 from privacy.noise.evaluation_settings import EvaluationNoise
@@ -63,6 +64,8 @@ def plan(**changes: Any) -> Plan:
         quorum=10,
         seed=1,
     )
+    if isinstance(changes.get("privacy"), MaskedNoise):
+        changes["weighing"] = EqualWeights()
     return msgspec.structs.replace(at_floor, **changes)
 
 
