@@ -1,11 +1,20 @@
 """A coordinator, its helper and devices: sums come out, and nobody opens an update."""
 
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+import torch
 
+from models.networks.flat_parameters import initial_parameters
+from models.vector.codec import FlatVector
+from privacy.noise.settings import NoNoise
+from server.releases.files import read_release
 from tests.integration.masked_federation import MaskedFederation
+from tests.integration.real_device import TEXTS, RealDevice, await_rounds
+from tests.integration.simulated_run import simulated_models
 from tests.integration.test_round import run_to_the_end
 
 Make = Callable[..., MaskedFederation]
@@ -42,3 +51,49 @@ def test_masked_rounds_release_what_the_same_vectors_sum_to_without_masks(masked
     statements = [signed.statement for signed in federation.helper.answers()]
     assert [signed.statement for signed in federation.kept_answers()] == statements
     assert len(statements) == 2
+
+
+def test_eight_real_devices_end_in_the_model_of_rounds_without_masks(
+    masked: Make, tmp_path: Path
+) -> None:
+    federation = masked(cap=2, cohort=8, quorum=8)
+    federation.helper.start()
+    federation.start()
+    devices = real_devices(federation, tmp_path, 8)
+    try:
+        for device in devices:
+            device.start()
+        await_rounds(federation, 2)
+    finally:
+        for device in devices:
+            device.stop()
+
+    federation.stop()
+    in_the_clear = msgspec.structs.replace(
+        federation.config, privacy=NoNoise(clipping_norm=1.0), helper=None
+    )
+    first, second = simulated_models(in_the_clear, [device.data for device in devices], rounds=2)
+    started = initial_parameters(federation.config.model, federation.config.seed)
+    released = [torch.from_numpy(released_model(federation, number)) for number in (1, 2)]
+    # The noise of a mean of eight: z S / 8 with S = C sqrt(1 + 0.1), and 7 of it on 1,800 elements
+    # has a chance of 1e-8.
+    noise = 1e-4 * math.sqrt(1.1) / 8
+    assert float((released[0] - first).abs().max()) < 7 * noise
+    # What the noise of the first round changes in the training of the second is as small.
+    assert float((released[1] - second).norm()) < 0.01 * float((second - started).norm())
+    for device in devices:
+        assert "round 2: update delivered" in device.log.read_text()
+
+
+def real_devices(federation: MaskedFederation, folder: Path, count: int) -> list[RealDevice]:
+    """Enrol real devices, each with a text of its own."""
+    devices = []
+    for number, invite in enumerate(federation.invite(count)):
+        device = RealDevice(folder / invite.stem, TEXTS[number % 3] + "the train " * number + "\n")
+        device.enrol(invite, is_forked=True)
+        devices.append(device)
+    return devices
+
+
+def released_model(federation: MaskedFederation, number: int) -> FlatVector:
+    return read_release(federation.folder.releases / f"{number:06d}").parameters
