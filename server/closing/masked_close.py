@@ -10,11 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from privacy.masking.grid import from_grid
 from torch import Tensor
 
 from models.masked.layout import MaskedLayout
 from privacy.clipping.adaptive import next_clipping_norm
+from privacy.masking.grid import from_grid
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.mode import Arrival
 from server.aggregation.registry import build_rule

@@ -117,6 +117,7 @@ class Coordinator:
             personalisation=self._shelf.travel,
             growth=self._shelf.growth,
             shortage=shortage or "",
+            helper=await self._keeper.closer.helper_told(),
         )
 
     # The rounds.

@@ -57,7 +57,7 @@ class RoundKeeper:
         self._personal = personal
         self._store, self._inbox, self._releases = storage.store, storage.inbox, storage.releases
         self._threads, self._failpoints = storage.threads, storage.failpoints
-        self._closer = closer
+        self.closer = closer
         self._gate = gate
         self._evaluations = evaluations
         self._helper_certificate = helper_certificate
@@ -271,7 +271,7 @@ class RoundKeeper:
             _LOG.error("round %s cannot be closed: %s", order.round_number, error)
             raise NotClosedError("budget_exceeded: it would pass the privacy budget") from None
         base, started = self._shelf.current.parameters, time.monotonic()
-        closed = await self._closer.close(order, in_hand, base)
+        closed = await self.closer.close(order, in_hand, base)
         figures: dict[str, Metric] = {}
         if not self._gate.hides_figures:
             told = {} if self._gate.hides_refusals else refusals
@@ -330,7 +330,7 @@ class RoundKeeper:
         sealed = await self._shelf.sealed()
         plan = self._shelf.plan(opened.members, kind)
         if kind == "train":
-            self._closer.begin(plan)
+            self.closer.begin(plan)
         return RoundInHand(
             plan=plan,
             round_number=opened.round_number,

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -69,6 +70,7 @@ from server.services.listeners import (
 from server.uplink.acceptance import Intake
 from server.uplink.receiving import UploadDesk
 
+_LOG = logging.getLogger(__name__)
 _THREADS = 8
 # Streams get this long to end by themselves when the coordinator stops.
 _GRACE_S = 1.0
@@ -206,6 +208,8 @@ class _Parts:
             await self._renewal.renew()
         recovered = await self._keeper.start()
         await self._keeper.announce(recovered.round_number, recovered.attempt)
+        if helper := await self._arrivals.closer.helper_told():
+            _LOG.info("helper: %s", helper)
         machine = RoundMachine(
             self._config.rounds,
             SecureSource(),

@@ -4,6 +4,7 @@ A round that cannot be closed is tried again. The reason is one stable code and 
 nobody: of masks that do not cancel nobody can say whose fault it is.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -26,7 +27,9 @@ from server.uplink.masked_sum import MaskedSets, MaskedSum
 from server.uplink.slot_order_sum import RoundSum
 
 _LOG = logging.getLogger(__name__)
+# A round that closes at its deadline waits this long for the helper, or a quarter of its length.
 _LEAST_PATIENCE_S = 30.0
+_CONNECT_S = 2.0
 _TOO_FEW = "too_few_updates: too few updates are left that can be summed"
 _UNUSABLE = "updates_unusable: the updates could not be aggregated"
 _AWAY = "helper_away: the helper did not answer before the deadline"
@@ -42,6 +45,9 @@ class RoundCloser(Protocol):
 
     def begin(self, plan: Plan) -> None:
         """Prepare for the updates of a round's plan, before its first lease."""
+
+    async def helper_told(self) -> str:
+        """Return in a line whether the helper can be reached; empty without one."""
 
     async def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed:
         """Return the outcome of a round that started from ``base``, flat float32, ``(elements,)``.
@@ -63,6 +69,10 @@ class OpenedRounds:
     def begin(self, plan: Plan) -> None:
         """Do nothing: updates arrive alike in every round of a stage."""
 
+    async def helper_told(self) -> str:
+        """See ``RoundCloser``."""
+        return ""
+
     async def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed:
         """See ``RoundCloser``."""
         try:
@@ -81,14 +91,29 @@ class OpenedRounds:
 class MaskedRounds:
     """The closer of rounds whose sums a helper helps to unmask."""
 
-    def __init__(self, masked_sum: MaskedSum, helper: HelperCall, storage: Storage) -> None:
+    def __init__(
+        self, masked_sum: MaskedSum, helper: HelperCall, storage: Storage, *, address: str
+    ) -> None:
+        """Ask the helper at ``host:port``."""
         self._sum = masked_sum
         self._helper = helper
+        self._address = address
         self._threads, self._failpoints = storage.threads, storage.failpoints
 
     def begin(self, plan: Plan) -> None:
         """See ``RoundCloser``."""
         self._sum.begin(plan)
+
+    async def helper_told(self) -> str:
+        """Open a TCP connection and say what came of it; the handshake is left to the close."""
+        host, _, port = self._address.rpartition(":")
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        except (OSError, TimeoutError):
+            return f"{self._address} cannot be reached: rounds wait for it until their deadline"
+        writer.close()
+        return f"{self._address} answers"
 
     async def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed:
         """See ``RoundCloser``; waits for the helper until the round's deadline.
@@ -96,7 +121,9 @@ class MaskedRounds:
         Begun again at any point, by this process or the next, it asks for the same sets and gets
         the same answers.
         """
-        until = max(in_hand.deadline_ms / 1000, time.time() + _LEAST_PATIENCE_S)
+        deadline = in_hand.deadline_ms / 1000
+        patience_s = min(_LEAST_PATIENCE_S, (deadline - in_hand.opened_at) / 4)
+        until = max(deadline, time.time() + patience_s)
         try:
             return await until_possible(
                 f"the close of round {order.round_number}",

@@ -47,7 +47,7 @@ from tests.integration.forking import CONTEXT
 
 # Noise so small that a model shows what was summed; the budgets are as large.
 _PRIVACY = """
-noise_multiplier = 1e-4
+noise_multiplier = 1e-3
 delta = 1e-3
 epsilon_budget = 1e9
 coordinator_epsilon_budget = 1e9
@@ -197,7 +197,7 @@ class MaskedDevice(Device):
         *,
         attempt: int | None = None,
     ) -> tuple[bytes, bytes]:
-        """Mask a vector and seal it; ``attempt`` is what its seed is bound to, if not the lease's."""
+        """Mask a vector and seal it; its seed is bound to another attempt if one is given."""
         plan, seed = plan_of(lease), os.urandom(32)
         assert isinstance(plan.privacy, MaskedNoise)
         layout = masked_layout(plan)
