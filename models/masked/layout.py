@@ -58,6 +58,8 @@ class MaskedLayout:
         weight_entry: Element of a full weight: ρ.
         fit_entry: φ, the element of one client that fitted; None where the clip does not adapt.
         grid: Grid, width and noise; the same in every round.
+        weights_noise_std: Noise of a sum of weights, in clients of full weight, if only those of
+            whom it is believed add theirs.
     """
 
     schema: Schema
@@ -67,6 +69,7 @@ class MaskedLayout:
     weight_entry: float
     fit_entry: float | None
     grid: Grid
+    weights_noise_std: float
 
     @property
     def weights(self) -> slice:
@@ -137,24 +140,27 @@ def masked_layout(plan: Plan) -> MaskedLayout:
         fit_norm = fit_entry * fit_sensitivity(privacy.adaptation.target_quantile)
         wide_count += 1
     norm = math.hypot(message, fit_norm)
+    grid = choose_grid(
+        Messages(
+            element_count=schema.element_count + wide_count,
+            wide_count=wide_count,
+            norm=norm,
+            sensitivity=factor * norm,
+            contributors=plan.cohort_size,
+            noise_multiplier=privacy.noise_multiplier,
+            honest=privacy.honest_contributors(plan.quorum),
+        )
+    )
+    entry = weight_scale(len(units))
     return MaskedLayout(
         schema,
         weighing,
         units,
         clips if len(clips) > 1 else clips * len(units),
-        weight_scale(len(units)),
+        entry,
         fit_entry,
-        choose_grid(
-            Messages(
-                element_count=schema.element_count + wide_count,
-                wide_count=wide_count,
-                norm=norm,
-                sensitivity=factor * norm,
-                contributors=plan.cohort_size,
-                noise_multiplier=privacy.noise_multiplier,
-                honest=privacy.honest_contributors(plan.quorum),
-            )
-        ),
+        grid,
+        privacy.noise_multiplier * grid.sensitivity / entry,
     )
 
 

@@ -5,18 +5,21 @@ noised on the devices. With groups each group's noised mean is one update; a rob
 them, any other takes their mean. All of it is post-processing of the noised sums.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from models.masked.layout import MaskedLayout
+from models.settings.weighing import AttentiveWeights, EqualWeights
 from privacy.clipping.adaptive import next_clipping_norm
+from privacy.clipping.noised_sums import least_weight
 from privacy.masking.grid import from_grid
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.mode import Arrival
+from server.aggregation.noised_sums import LEAST_FILLED, SumsForm
 from server.aggregation.registry import build_rule
 from server.aggregation.robust_settings import RobustSettings
 from server.closing.close import Closed, Closing, check_parameters, heading_of, next_parameters
@@ -52,13 +55,14 @@ def close_masked(
     check_parameters(parameters, closing.released)
     for group in groups:
         _check_sum(group, layout)
-    excess = 0.0
-    updates = []
+    form = _form(layout, math.ceil(closing.slot_count / len(groups)))
+    excess, updates = 0.0, []
     for group in groups:
-        sums = from_grid(group.total[: layout.noised_count], layout.grid)
+        sums = torch.from_numpy(from_grid(group.total[: layout.noised_count], layout.grid))
         if layout.fit_entry is not None:
             excess += float(sums[-1]) / layout.fit_entry
-        updates.append(_divided(sums, layout, privacy.clipping_norm))
+        sums = sums[: form.length]
+        updates.append(form.divided(sums, form.totals(sums)).mul_(privacy.clipping_norm))
     return Closed(
         next_parameters(parameters, _between(updates, parameters, closing), closing),
         sum(group.contributor_count for group in groups),
@@ -83,15 +87,17 @@ def _check_sum(group: UnmaskedSum, layout: MaskedLayout) -> None:
         )
 
 
-def _divided(sums: NDArray[np.float64], layout: MaskedLayout, clipping_norm: float) -> Tensor:
-    """Return a group's noised mean in parameter units, float64, shape ``(elements,)``."""
-    totals = sums[layout.weights] / layout.weight_entry
-    mean = torch.from_numpy(sums[: layout.schema.element_count])
-    mean.mul_(clipping_norm)
-    for unit, total in zip(layout.units, totals.tolist(), strict=True):
-        for where in unit.ranges:
-            mean[where].div_(max(total, 0.25))
-    return mean
+def _form(layout: MaskedLayout, slot_count: int) -> SumsForm:
+    """Return how the noised sums of a group of ``slot_count`` places divide, in clipping norms."""
+    match layout.weighing:
+        case AttentiveWeights(attention_strength=strength):
+            least = LEAST_FILLED * slot_count * least_weight(strength)
+        case EqualWeights():
+            least = LEAST_FILLED * slot_count
+        case _:
+            # Nobody needs to have examples. So little weight cannot be told from its noise.
+            least = layout.weights_noise_std
+    return SumsForm(layout.units, layout.schema.element_count, layout.weight_entry, least)
 
 
 def _between(updates: list[Tensor], parameters: Tensor, closing: Closing) -> Tensor:

@@ -28,6 +28,6 @@ def check_masked_sums(
     if privacy.groups < aggregation.least_cohort:
         raise ValueError(
             f'privacy.groups must be >= {aggregation.least_cohort} for aggregation.rule = "{name}" '
-            f'with privacy.mode = "masked", got {privacy.groups}: it compares sums of groups, since '
-            "nobody opens an update"
+            f'with privacy.mode = "masked", got {privacy.groups}: it compares sums of groups, '
+            "since nobody opens an update"
         )
