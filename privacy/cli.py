@@ -15,6 +15,7 @@ from privacy.commands.answer import Answer
 from privacy.commands.budget_flags import Epsilon, Explain, Noise, Sensitivity
 from privacy.commands.explain import explain
 from privacy.commands.federation_file import read_tables
+from privacy.commands.sums_in_words import sensitivity_of_sums
 from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import Flag, Printed, command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
@@ -88,7 +89,8 @@ def _epsilon(asked: Epsilon) -> None:
     Compute epsilon of one enrolled person over a whole run, evaluations by devices included, with
     two accountants, and refuse where they differ by more than max(0.02, 1 %). Ask about a
     federation's file, about a setting given by flags, or about a ledger. --json has epsilon,
-    epsilon_pld, epsilon_prv, rho and delta; null if one does not apply or has no bound.
+    epsilon_pld, epsilon_prv, rho and delta, all against readers of releases, and
+    coordinator_epsilon; null if one does not apply or has no bound.
     """
     if asked.ledger is not None:
         answer = budget_commands.epsilon_of_ledger(asked.ledger, asked)
@@ -96,6 +98,8 @@ def _epsilon(asked: Epsilon) -> None:
         answer = budget_commands.epsilon_of_plan(asked.plan, second_opinion=asked.second_opinion)
     elif asked.source == "ftrl":
         answer = budget_commands.epsilon_of_trees(asked)
+    elif asked.source == "masked":
+        answer = budget_commands.epsilon_of_masked(asked)
     else:
         answer = budget_commands.epsilon_of_sampled(asked)
     _tell(answer, as_json=asked.json)
@@ -114,9 +118,12 @@ def _sensitivity(asked: Sensitivity) -> None:
     """Compute how far one person moves the attentive aggregate.
 
     Compute the L2 sensitivity of the step under attentive aggregation, in parameter units, and what
-    attention adds to the noise of equal weights.
+    attention adds to the noise of equal weights; with --noise-on sums that of the two sums, and
+    what noise on them puts on the step.
     """
-    _tell(budget_commands.sensitivity_of(asked), as_json=asked.json)
+    of_sums = asked.noise_on == "sums"
+    answer = sensitivity_of_sums(asked) if of_sums else budget_commands.sensitivity_of(asked)
+    _tell(answer, as_json=asked.json)
 
 
 def _explain(asked: Explain) -> None:

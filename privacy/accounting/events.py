@@ -8,6 +8,8 @@ References:
         arXiv:1905.03871 (Theorem 1: how the noise is split between the sum and the count).
     Kairouz et al., "Practical and Private (Deep) Learning without Sampling or Shuffling",
         ICML 2021, arXiv:2103.00039 (tree aggregation).
+    Kairouz, Liu, Steinke, "The Distributed Discrete Gaussian Mechanism for Federated Learning with
+        Secure Aggregation", ICML 2021, arXiv:2102.06387 (noise from the devices).
 """
 
 from typing import Literal
@@ -133,6 +135,43 @@ class LocalRelease(_Event, frozen=True, kw_only=True, tag="local"):
         check_noise_multiplier(self.noise_multiplier)
 
 
+class _MaskedEvent(_Event, frozen=True, kw_only=True):
+    """Noised sums under masks, one for each group of a cohort.
+
+    A person is in one sum of an attempt. Nothing is amplified: the coordinator knows who took part.
+
+    Attributes:
+        noise_multiplier: z of everything in one sum, as one vector: standard deviation of the
+            honest contributors' noise over the L2 sensitivity under ``adjacency``, as the grid
+            enlarges it.
+        adjacency: Neighbouring relation for which the sensitivity holds.
+        honest_contributors: Contributors of each sum of whom it is believed that they add their
+            share. Each share is at least 5 grid steps (`privacy.accounting.discrete_shares`).
+    """
+
+    noise_multiplier: float
+    adjacency: Adjacency
+    honest_contributors: int
+
+    def __post_init__(self) -> None:
+        check_noise_multiplier(self.noise_multiplier)
+        check_count(self.honest_contributors, "honest_contributors")
+
+
+class MaskedAttempt(_MaskedEvent, frozen=True, kw_only=True, tag="masked-attempt"):
+    """One attempt at a round, whose sums the coordinator may unmask, whatever comes of it.
+
+    It counts against the coordinator alone: readers get nothing but a release.
+    """
+
+
+class MaskedRelease(_MaskedEvent, frozen=True, kw_only=True, tag="masked"):
+    """One round's model, made from the sums of the attempt that closed it.
+
+    It counts against readers alone: the coordinator has paid for the sums with the attempt.
+    """
+
+
 class EvaluationRelease(_GaussianEvent, frozen=True, kw_only=True, tag="evaluation"):
     """Counts measured on held-out devices."""
 
@@ -148,7 +187,15 @@ class UnprotectedRelease(_Event, frozen=True, kw_only=True, tag="unprotected"):
     mode: Literal["none", "paper", "paper-server"]
 
 
-PrivacyEvent = GaussianRelease | TreeRelease | LocalRelease | EvaluationRelease | UnprotectedRelease
+PrivacyEvent = (
+    GaussianRelease
+    | TreeRelease
+    | LocalRelease
+    | MaskedAttempt
+    | MaskedRelease
+    | EvaluationRelease
+    | UnprotectedRelease
+)
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER: msgspec.json.Decoder[PrivacyEvent] = msgspec.json.Decoder(PrivacyEvent, strict=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from privacy.clipping.sensitivity import Adjacency
 from privacy.foundation.flags import Flag, Printed
 
-Mode = Literal["ftrl", "central"]
+Mode = Literal["ftrl", "central", "masked"]
 Source = Mode | Literal["ledger", "plan"]
 
 _RUN = frozenset({"mode", "rounds", "delta"})
@@ -19,12 +19,14 @@ _ALLOWED: dict[Source, frozenset[str]] = {
     "plan": frozenset({"plan"}),
     "ftrl": _TREES | {"noise_multiplier"},
     "central": _RUN | {"noise_multiplier", "sampling_rate", "population"},
+    "masked": _RUN | {"noise_multiplier", "honest_contributors"},
 }
 _IN_WORDS: dict[Source, str] = {
     "ledger": "a ledger, which says itself what was released",
     "plan": "a plan, which says so itself",
     "ftrl": "trees, which assume nothing about who takes part when",
     "central": "cohorts drawn by coins",
+    "masked": "sums under masks, whose contributors the coordinator knows",
 }
 _OTHERS = frozenset({"json", "second_opinion"})
 
@@ -42,15 +44,17 @@ class BudgetRun(Printed, frozen=True, kw_only=True):
             round.
         max_participation: Ftrl: most rounds of one person.
         restart_rounds: Ftrl: rounds of one tree (default: all).
+        honest_contributors: Masked: devices of one sum that are believed to add their noise.
     """
 
-    mode: Literal["central", "ftrl"] | None = None
+    mode: Mode | None = None
     rounds: Annotated[int | None, Flag("T")] = None
     sampling_rate: Annotated[float | None, Flag("Q")] = None
     delta: Annotated[float | None, Flag("D")] = None
     min_separation: Annotated[int | None, Flag("ROUNDS")] = None
     max_participation: Annotated[int | None, Flag("ROUNDS")] = None
     restart_rounds: Annotated[int | None, Flag("ROUNDS")] = None
+    honest_contributors: Annotated[int | None, Flag("H")] = None
 
     def _check_effect(self, source: Source, allowed: frozenset[str]) -> None:
         given = {name for name in self.__struct_fields__ if getattr(self, name) is not None}
@@ -117,6 +121,8 @@ class Sensitivity(Printed, frozen=True, kw_only=True):
         adjacency: Neighbouring relation.
         layers: Layers weighed apart under the one clip.
         server_step_size: Multiplies the aggregate; no unit.
+        noise_on: What the coordinator noises: the mean over all places, or the sums of updates and
+            of weights, which are divided afterwards.
     """
 
     cohort: Annotated[int, Flag("M")]
@@ -125,6 +131,7 @@ class Sensitivity(Printed, frozen=True, kw_only=True):
     adjacency: Adjacency = "zero-out"
     layers: Annotated[int, Flag("L")] = 1
     server_step_size: Annotated[float, Flag("STEP")] = 1.0
+    noise_on: Literal["mean", "sums"] = "mean"
 
 
 class Explain(Printed, frozen=True, kw_only=True):

@@ -12,7 +12,9 @@ import msgspec
 from privacy.accounting.budget import PrivacyBudget
 from privacy.accounting.checked_values import check_count, check_delta
 from privacy.accounting.events import Adjacency, EvaluationRelease
+from privacy.accounting.onlookers import Onlooker
 from privacy.accounting.tally import Tally
+from privacy.clipping.noised_sums import sums_sensitivity
 from privacy.clipping.rule_settings import (
     ATTENTION_STRENGTH,
     ServerStep,
@@ -25,8 +27,14 @@ from privacy.foundation.strict_toml import TomlError, read_toml
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from privacy.noise.evaluation_settings import MeasuredModels
 from privacy.noise.participation_settings import Participation
-from privacy.noise.plan_events import budget_of, evaluation_event, event_of, fixed_slot_count
-from privacy.noise.settings import PrivacySettings
+from privacy.noise.plan_events import (
+    budget_of,
+    budgets_of,
+    evaluation_event,
+    events_of,
+    fixed_slot_count,
+)
+from privacy.noise.settings import PrivacySettings, noises_sums
 
 
 class FederationTablesError(ValueError):
@@ -83,14 +91,27 @@ class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def budget(self) -> PrivacyBudget | None:
-        """Return what the run may spend; None where the mode promises nothing."""
+        """Return what the run may spend against readers; None where the mode promises nothing."""
         return budget_of(self.privacy)
+
+    @property
+    def budgets(self) -> tuple[PrivacyBudget, ...]:
+        """Return everything that the run has to keep, one an onlooker; readers' first."""
+        return budgets_of(self.privacy)
 
     @property
     def slot_count(self) -> int | None:
         """Return the fixed number of places of a round, M; None where the file fixes none."""
         if self.rounds.selection == "sampled" and isinstance(self.privacy, CentralNoise):
             return fixed_slot_count(self.rounds, self.privacy)
+        return self.rounds.cohort_size
+
+    @property
+    def expected_clients(self) -> int | None:
+        """Return how many clients a round expects; None where the file does not say."""
+        rate, people = self.rounds.participation_rate, self.rounds.population_size
+        if self.rounds.selection == "sampled" and rate is not None and people is not None:
+            return max(1, round(rate * people))
         return self.rounds.cohort_size
 
     @property
@@ -123,39 +144,46 @@ def read_tables(path: Path) -> FederationTables:
         raise FederationTablesError(f"{path}: {error}") from None
 
 
-def tally_of_run(tables: FederationTables, rounds: int | None = None) -> Tally:
-    """Return what a run releases up to its cap, or in its first ``rounds``, evaluations included.
+def tally_of_run(
+    tables: FederationTables, rounds: int | None = None, onlooker: Onlooker = "readers"
+) -> Tally:
+    """Return what a run shows an onlooker up to its cap, or in its first ``rounds``.
 
-    A device counts as if it took part in every round that the plan allows. Raises ValueError if a
-    draw does not say enough, or cannot be accounted for.
+    Evaluations are included. A device counts as if it took part in every round that the plan
+    allows, and every round as if its first attempt were released. Raises ValueError if a draw does
+    not say enough, or cannot be accounted for.
     """
-    total = tally_of_models(tables, tables.rounds.cap if rounds is None else rounds)
+    total = tally_of_models(tables, tables.rounds.cap if rounds is None else rounds, onlooker)
     event, count = tables.evaluation_event, tables.evaluation_count(rounds)
     return total if event is None or not count else total.plus(event, count)
 
 
-def tally_of_models(tables: FederationTables, count: int) -> Tally:
-    """Return what the models of the first rounds, at least 1, release, without evaluations."""
-    privacy, total = tables.privacy, Tally()
+def tally_of_models(tables: FederationTables, count: int, onlooker: Onlooker = "readers") -> Tally:
+    """Return what the models of the first rounds, at least 1, show, without evaluations."""
+    privacy, total = tables.privacy, Tally(onlooker=onlooker)
     # Rounds are alike but for the tree that they are in.
     length = privacy.restart_rounds if isinstance(privacy, TreeNoise) else None
     for first in range(1, count + 1, length or count):
-        event = event_of(first, tables.rounds, privacy)
-        total = total.plus(event, min(length or count, count - first + 1))
+        times = min(length or count, count - first + 1)
+        for event in events_of(first, tables.rounds, privacy):
+            total = total.plus(event, times)
     return total
 
 
 def aggregate_sensitivity(
     tables: FederationTables, adjacency: Adjacency, *, rule: str | None = None
 ) -> float:
-    """Return how far one person moves the aggregate, before the server's step, in parameter units.
+    """Return how far one person moves what is noised, before the server's step, in parameter units.
 
-    A model has several layers: the bound for one clip over several is used for a flat clip. The
-    rule is the file's unless another is named. Raises ValueError if the rule, the clip or the
-    number of places gives no bound.
+    That is the aggregate, or the sums that it is divided from. A model has several layers: the
+    bound for one clip over several is used for a flat clip. The rule is the file's unless another
+    is named. Raises ValueError if the rule, the clip or the number of places gives no bound.
     """
     norm, slots = tables.privacy.clipping_norm, tables.slot_count
     rule = rule or tables.aggregation.rule
+    if norm is not None and rule in ("mean", "attentive") and noises_sums(tables.privacy):
+        # The same for every number of layers and places.
+        return sums_sensitivity([norm], layer_count=1, adjacency=adjacency)
     if norm is None or slots is None:
         raise ValueError("no bound is known without clipping_norm and a fixed cohort_size")
     if rule == "mean":
