@@ -1,41 +1,26 @@
 """A coordinator, its helper and devices: sums come out, and nobody opens an update."""
 
 import math
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
-import pytest
 import torch
 
 from models.networks.flat_parameters import initial_parameters
 from models.vector.codec import FlatVector
 from privacy.noise.settings import NoNoise
 from server.releases.files import read_release
+from tests.integration.conftest import MakeMasked
 from tests.integration.masked_federation import MaskedFederation
 from tests.integration.real_device import TEXTS, RealDevice, await_rounds
 from tests.integration.simulated_run import simulated_models
 from tests.integration.test_round import run_to_the_end
 
-Make = Callable[..., MaskedFederation]
 
-
-@pytest.fixture
-def masked(tmp_path: Path) -> Iterator[Make]:
-    """Return a function that founds federations of masked sums."""
-    made: list[MaskedFederation] = []
-
-    def make(**changes: object) -> MaskedFederation:
-        made.append(MaskedFederation(tmp_path / f"m{len(made)}", **changes))
-        return made[-1]
-
-    yield make
-    for federation in made:
-        federation.stop()
-
-
-def test_masked_rounds_release_what_the_same_vectors_sum_to_without_masks(masked: Make) -> None:
-    federation = masked(cap=2, cohort=3, quorum=3)
+def test_masked_rounds_release_what_the_same_vectors_sum_to_without_masks(
+    masked_federation: MakeMasked,
+) -> None:
+    federation = masked_federation(cap=2, cohort=3, quorum=3)
     federation.helper.start()
     federation.start()
     devices = federation.enrol(3)
@@ -54,9 +39,9 @@ def test_masked_rounds_release_what_the_same_vectors_sum_to_without_masks(masked
 
 
 def test_eight_real_devices_end_in_the_model_of_rounds_without_masks(
-    masked: Make, tmp_path: Path
+    masked_federation: MakeMasked, tmp_path: Path
 ) -> None:
-    federation = masked(cap=2, cohort=8, quorum=8)
+    federation = masked_federation(cap=2, cohort=8, quorum=8)
     federation.helper.start()
     federation.start()
     devices = real_devices(federation, tmp_path, 8)
