@@ -22,7 +22,7 @@ from models.plan.plan import Plan
 from models.settings.model import schema_of
 from models.vector.codec import FlatVector
 from privacy.identities.authority import CertificateAuthority
-from privacy.identities.certificates import certificate_pem, read_certificate
+from privacy.identities.certificates import CertifiedKey, certificate_pem, read_certificate
 from privacy.identities.helper_admission import (
     certify_helper,
     read_helper_request,
@@ -179,11 +179,10 @@ class MaskedDevice(Device):
     """A device on the wire that masks its made-up update, without noise.
 
     Attributes:
-        spoils: Changes a seal on its way into the payload; None for an honest device.
+        is_wrong: Whether the seed that it gives the helper is another than that of its mask.
     """
 
     is_wrong = False
-    """Whether the seed that it gives the helper is another than that of its mask."""
 
     def seal_update(self, lease: pb.Lease, update: FlatVector | None = None) -> tuple[bytes, bytes]:
         plan = plan_of(lease)
@@ -196,8 +195,9 @@ class MaskedDevice(Device):
         vector: NDArray[np.int64],
         *,
         attempt: int | None = None,
+        helper: CertifiedKey | None = None,
     ) -> tuple[bytes, bytes]:
-        """Mask a vector and seal it; its seed is bound to another attempt if one is given."""
+        """Mask a vector and seal it; its seed for another attempt or helper, if one is given."""
         plan, seed = plan_of(lease), os.urandom(32)
         assert isinstance(plan.privacy, MaskedNoise)
         layout = masked_layout(plan)
@@ -214,7 +214,7 @@ class MaskedDevice(Device):
             os.urandom(32) if self.is_wrong else seed,
             dataclasses.replace(context, direction=Direction.MASK_SEED, schema_sha256=form.sha256),
             sender=self.identity,
-            recipient=read_certificate(lease.helper_certificate),
+            recipient=helper or read_certificate(lease.helper_certificate),
         )
         packed = pack(masked, layout.grid.bits)
         payload = encode_payload(layout, packed, b"".join(map(bytes, sealed.views())))
@@ -249,14 +249,14 @@ def _serve(
     clock_error_s: float,
     ready: "Connection[None, None]",
 ) -> None:
-    from server.helper import service
     from server.helper.running import run_helper
+    from server.helper.service import HelperService
     from server.records.failpoints import Failpoints
 
     logging.basicConfig(filename=log, level=logging.INFO)
-    true_time = time.time
     if clock_error_s:
-        service.time.time = lambda: true_time() + clock_error_s
+        defaults = HelperService.__init__.__kwdefaults__
+        defaults["clock"] = lambda: time.time() + clock_error_s
 
     def announce(_: int) -> None:
         ready.send(None)

@@ -19,7 +19,7 @@ MOMENTS: tuple[tuple[str | None, str | None], ...] = (
     ("release_recorded", None),
     ("published", None),
 )
-ROUNDS = 2 * len(MOMENTS) + 2
+ROUNDS = len(MOMENTS) + 5
 
 
 def test_a_run_whose_coordinator_and_helper_die_at_every_moment_ends_where_it_should(
