@@ -7,7 +7,7 @@ from torch import Tensor
 from edge_client.training.masked_update import masked_vector
 from edge_client.training.outgoing import Outgoing, outgoing_update
 from models.compression.update_format import update_formats
-from models.masked.layout import masked_layout
+from models.masked.layout import layout_if_masked
 from models.plan.plan import Plan
 from models.vector.schema import Schema
 from privacy.clipping.by_layer import clip_update
@@ -32,7 +32,7 @@ class Departure:
         self._plan = plan
         self._tensors = list(sent.slices.values())
         self._formats = update_formats(plan)
-        self._layout = masked_layout(plan) if isinstance(plan.privacy, MaskedNoise) else None
+        self._layout = layout_if_masked(plan)
         self._keys = keys
         self._seeded = seeded
 

@@ -1,13 +1,14 @@
 """What a masked vector holds and on which grid it lies; both ends derive it from the plan.
 
-In units of the round's clipping norm C, so that the grid stays while C moves::
+Before its rotation (``privacy.masking.rotation``), in units of the round's clipping norm C, so that
+the grid stays while C moves::
 
     w_t D_t / C of every element, in schema order | ρ w_t, one a unit of weighting |
     φ (b - γ), where the clip adapts | CHECK_COUNT ones
 
 w_t in [0, 1] is the device's weight for unit t and b is 1 if the update fitted unclipped. Every
-element but the last ones gets noise of one size. The check elements are under the mask alone: their
-sum is the number of contributors, or the masks did not cancel.
+element but the last ones is rotated with the others and gets noise of one size. The check elements
+are under the mask alone: their sum is the number of contributors, or the masks did not cancel.
 
 The count behind the clip. Noise of standard deviation σ_b on the count of those that fitted is
 noise of σ_b φ on the sum of φ (b - γ). With z S' / sqrt(1 - (z s / σ_b)²) on everything, S' the
@@ -80,7 +81,8 @@ class MaskedLayout:
     @property
     def noised_count(self) -> int:
         """Return how many elements get noise: all but the check elements behind them."""
-        return self.weights.stop + (self.fit_entry is not None)
+        tells_fit = self.fit_entry is not None
+        return self.schema.element_count + len(self.units) + tells_fit
 
     @property
     def element_count(self) -> int:
@@ -115,8 +117,8 @@ def masked_layout(plan: Plan) -> MaskedLayout:
     """Return what the masked vectors of a plan's rounds look like.
 
     Raises:
-        ValueError: If the plan is of another mode, does not say how devices weigh or how few may
-            close a round, or no width holds its noise; names the reason.
+        ValueError: If the plan is of another mode, does not say how few may close a round, shares
+            no tensor, or no width holds its noise; names the reason.
     """
     privacy, weighing = plan.privacy, plan.weighing
     if not isinstance(privacy, MaskedNoise) or isinstance(weighing, msgspec.UnsetType):
@@ -126,29 +128,44 @@ def masked_layout(plan: Plan) -> MaskedLayout:
         )
     if plan.quorum is None:
         raise ValueError("quorum must be given in a masked plan: shares of the noise count on it")
-    schema = plan_schema(plan).with_roles(*SENT)
+    return layout_of_sums(
+        plan_schema(plan).with_roles(*SENT),
+        weighing,
+        privacy,
+        cohort_size=plan.cohort_size,
+        quorum=plan.quorum,
+    )
+
+
+def layout_of_sums(
+    schema: Schema, weighing: Weighing, privacy: MaskedNoise, *, cohort_size: int, quorum: int
+) -> MaskedLayout:
+    """Return the layout of sums of a schema's tensors, of at most ``cohort_size`` vectors each.
+
+    Raises:
+        ValueError: As ``masked_layout``.
+    """
     if not schema.tensors:
         raise ValueError("a masked plan must share tensors, and this method sends none")
     units, clips = _units(schema, weighing, privacy)
     message = sums_sensitivity(clips, layer_count=len(units), adjacency="zero-out")
     message *= 1 + _MEASURING_MARGIN
     factor = 2.0 if privacy.adjacency == "replace-one" else 1.0
-    fit_entry, fit_norm, wide_count = None, 0.0, len(units)
+    fit_entry, fit_norm = None, 0.0
     if privacy.adaptation is not None:
         std = privacy.aggregate_noise_multiplier * factor * message
         fit_entry = std / privacy.adaptation.count_noise_std
         fit_norm = fit_entry * fit_sensitivity(privacy.adaptation.target_quantile)
-        wide_count += 1
     norm = math.hypot(message, fit_norm)
     grid = choose_grid(
         Messages(
-            element_count=schema.element_count + wide_count,
-            wide_count=wide_count,
+            element_count=schema.element_count + len(units) + (fit_entry is not None),
             norm=norm,
+            # Each of two messages that replace each other is as long as one.
             sensitivity=factor * norm,
-            contributors=plan.cohort_size,
+            contributors=cohort_size,
             noise_multiplier=privacy.noise_multiplier,
-            honest=privacy.honest_contributors(plan.quorum),
+            honest=privacy.honest_contributors(quorum),
         )
     )
     entry = weight_scale(len(units))
@@ -162,6 +179,11 @@ def masked_layout(plan: Plan) -> MaskedLayout:
         grid,
         privacy.noise_multiplier * grid.sensitivity / entry,
     )
+
+
+def layout_if_masked(plan: Plan) -> MaskedLayout | None:
+    """Return ``masked_layout``; None for a plan of another mode."""
+    return masked_layout(plan) if isinstance(plan.privacy, MaskedNoise) else None
 
 
 def _units(

@@ -24,7 +24,7 @@ divergence of order alpha grows by at most T (2 alpha - 1) / (alpha - 1). T is b
 References:
     [Kairouz] Kairouz, Liu, Steinke, "The distributed discrete Gaussian mechanism for federated
         learning with secure aggregation", ICML 2021, arXiv:2102.06387: the bound tau.
-    [Canonne] Canonne, Kamath, Steinke, NeurIPS 2020, arXiv:2004.00010, Section 2.
+    [Canonne] Canonne, Kamath, Steinke, NeurIPS 2020, arXiv:2004.00010.
 """
 
 import math
@@ -32,7 +32,7 @@ import math
 LEAST_SHARE_STD = 5.0
 SMOOTHING = 2.0
 
-# From k = 64 on, k / (k + 1) is close enough to 1 that the rest is bounded by its first term.
+# Beyond it terms hardly fall, so that one stands for all of the rest.
 _TERMS = 64
 
 
@@ -69,7 +69,19 @@ def shares_log_ratio(share_std: float, shares: int, element_count: int) -> float
         if count < 1:
             raise ValueError(f"{name} must be >= 1, got {count}")
     smoothing = 3 * 2 * math.exp(-2 * (math.pi * SMOOTHING) ** 2) * (1 + 2.0**-32)
-    return element_count * (_tau(share_std, shares) + smoothing)
+    return element_count * (tau(share_std, shares) + smoothing)
+
+
+def tau(share_std: float, shares: int) -> float:
+    """Return t, how far an element's log ratio is from that of one discrete Gaussian.
+
+    The terms beyond k = ``_TERMS`` are bounded by as many times the largest of them. ``share_std``
+    is in steps and at least 1/2, for which the bound is proved.
+    """
+    rate = 2 * (math.pi * share_std) ** 2
+    nearest = [math.exp(-rate * k / (k + 1)) for k in range(1, min(shares, _TERMS))]
+    rest = max(0, shares - _TERMS) * math.exp(-rate * _TERMS / (_TERMS + 1))
+    return 10 * (math.fsum(nearest) + rest)
 
 
 def check_share_std(share_std: float) -> None:
@@ -80,11 +92,3 @@ def check_share_std(share_std: float) -> None:
             f"{LEAST_SHARE_STD:g} steps of the grid, got {share_std:g}; take a finer grid, more "
             "bits, a larger noise_multiplier or fewer contributors"
         )
-
-
-def _tau(share_std: float, shares: int) -> float:
-    """Return t; the rest beyond ``_TERMS`` is bounded by that many times its largest term."""
-    rate = 2 * (math.pi * share_std) ** 2
-    nearest = [math.exp(-rate * k / (k + 1)) for k in range(1, min(shares, _TERMS))]
-    rest = max(0, shares - _TERMS) * math.exp(-rate * _TERMS / (_TERMS + 1))
-    return 10 * (math.fsum(nearest) + rest)

@@ -3,27 +3,26 @@ r"""Noise on integers, drawn exactly from the discrete Gaussian: P(n) \propto e^
 A standard deviation is a float64 and means that rational number exactly. Randomness is AES-256 in
 counter mode under a key; given uniform bits, the draws have the distribution above and no other.
 
-**The draw.** The integers n >= 0 below T are cut into K strips of a power of two w of integers; T
-= K w >= 9 std, and w <= max(1, std / 14). Integers p_0, ..., p_K add up to 2^16. A candidate takes
-strip k with chance p_k / 2^16, an offset in the strip and a sign, each uniform, which gives n = k
-w + offset; strip K stands for the tail below. It is accepted with chance a(n) = A e^(-n^2 / 2
-std^2) / p_k. A is an integer and p_k >= A e^(-(k w)^2 / 2 std^2), so a(n) <= 1. Zero with a minus
-is rejected.
+**The draw.** The integers 0 <= n < T are cut into K strips of w integers, w a power of two: T =
+K w >= 9 std and w <= max(1, std / 14). Integers p_0, ..., p_K add up to 2^16. A candidate takes
+strip k with chance p_k / 2^16, and an offset in the strip and a sign uniformly: n = k w + offset.
+It is accepted with chance a(n) = A e^(-n^2 / 2 std^2) / p_k. A is an integer, and p_k >= A
+e^(-(k w)^2 / 2 std^2), so a(n) <= 1. Strip K stands for the tail. Zero with a minus is rejected.
 
 *Exact.* A candidate is n, accepted, with probability p_k / 2^16 * 1 / 2w * a(n) = A / (2^17 w) *
 e^(-n^2 / 2 std^2): the factor before is the same for all n, whatever the p_k are. The tail takes
-j = 0, 1, ... with chance 2^-(j+1) and n = T + 16 w j + an offset below 16 w, and accepts with
-a(n) = 16 A 2^(j+1) e^(-n^2 / 2 std^2) / p_K: the same product. There a(n) < 2^-37, since
-16 A <= 2^20, e^(-T^2 / 2 std^2) <= 2^-58, and each j more takes e^(-16 w T / std^2) < e^-5 of it.
+j = 0, 1, ... with chance 2^-(j+1), n = T + 16 w j + an offset below 16 w, and accepts with a(n) =
+16 A 2^(j+1) e^(-n^2 / 2 std^2) / p_K, which gives the same product. There a(n) <= 1, as p_K >= 32 A
+e^(-T^2 / 2 std^2) and each j more costs e^(-16 w T / std^2) < e^-5, more than the 2 it gains.
 
-*Decided exactly.* a(n) is computed in float64 as r_k * e^-y with y = offset (2 k w + offset) / 2
-std^2, and the uniform is known to 53 bits. y <= 9/14 + 1/392 < 0.646 (0 if w = 1), so the Taylor
-series of degree 12 is off by less than 0.646^13 / 13! < 2^-40; additions and multiplications round
-to nearest (IEEE 754), fewer than 40 of them at values below 2, so they add less than 2^-46; r_k, a
-float64 next to the rational A e^(...) / p_k, and y's four roundings add less than 2^-50; the
-uniform's missing bits 2^-53. No function of a mathematical library is trusted. A difference from
-the uniform above 2^-37 therefore has the right sign; any other, a chance of 2^-36 a candidate, and
-every tail candidate that could be accepted, is decided by ``exact_coin``.
+*Decided exactly.* a(n) is computed in float64 as r_k e^-y, y = offset (2 k w + offset) / 2 std^2,
+and the uniform is known to 53 bits. y <= 9/14 + 1/392 < 0.646 (0 if w = 1), so Taylor's series of
+degree 12 is off by less than 0.646^13 / 13! < 2^-40; additions and multiplications round to nearest
+(IEEE 754), fewer than 40 of them at values below 2, and add less than 2^-46; r_k, the float64 next
+to A e^(-(k w)^2 / 2 std^2) / p_k, and the roundings of y add less than 2^-49; the uniform's missing
+bits 2^-53. No function of a mathematical library is trusted. So a difference from the uniform above
+2^-37 has the right sign; any other, a chance of 2^-36 a candidate, and every candidate of the tail
+is decided by ``exact_coin``.
 
 Not covered: the time a draw takes depends on its noise, though on no value that it is added to.
 
@@ -61,15 +60,11 @@ _UNDECIDED = 2.0**-37
 _TAYLOR = tuple(1 / math.factorial(degree) for degree in range(13))
 # Bits of the heights of strips, from which the p_k are rounded up.
 _HEIGHT_BITS = 96
-# The words of exact decisions come from the other half of a part's counters.
-_EXACT_COUNTER = 1 << 119
-_PART_BITS = 120
-_LARGEST_PART = 127
+# The words of exact decisions come from the upper half of the counters.
+_EXACT_COUNTER = 1 << 127
 
 
-def add_discrete_gaussian(
-    values: NDArray[np.int64], std: float, key: bytes, *, part: int = 0
-) -> None:
+def add_discrete_gaussian(values: NDArray[np.int64], std: float, key: bytes) -> None:
     """Add an independent draw of the discrete Gaussian to each element, in place.
 
     Args:
@@ -78,7 +73,6 @@ def add_discrete_gaussian(
             The variance of the draws is at most its square, and as good as that from 1 on.
         key: ``KEY_BYTES`` secret bytes, fresh for every vector of noise; the same key draws the
             same noise.
-        part: Which of up to 128 draws under one key this is.
 
     Raises:
         ValueError: If an argument is none of these.
@@ -87,9 +81,7 @@ def add_discrete_gaussian(
         raise ValueError(f"std must be in {SMALLEST_STD:g}..{LARGEST_STD:g} steps, got {std}")
     if len(key) != KEY_BYTES:
         raise ValueError(f"a noise key must have {KEY_BYTES} bytes, got {len(key)}")
-    if not 0 <= part <= _LARGEST_PART:
-        raise ValueError(f"part must be in 0..{_LARGEST_PART}, got {part}")
-    draws = _Draws(_strips(std), key, part << _PART_BITS)
+    draws = _Draws(_strips(std), key)
     filled = 0
     while filled < len(values):
         noise = draws.accepted()[: len(values) - filled]
@@ -107,7 +99,7 @@ class _Strips:
         scale: A.
         places: p_0, ..., p_K.
         strip_of: Strip of each of the 2^16 places, uint8.
-        heights: r_0, ..., r_(K-1), and 0 for the tail.
+        heights: r_0, ..., r_(K-1), and NaN for the tail, which no comparison decides.
     """
 
     variance: Fraction
@@ -133,35 +125,37 @@ def _strips(std: float) -> _Strips:
     exact = Fraction(std)
     width_bits = max(0, int(exact / _STRIPS_A_STD).bit_length() - 1)
     count = math.ceil(_TAIL_STDS * exact / (1 << width_bits))
-    exponents = [Fraction(k << width_bits) ** 2 / (2 * exact**2) for k in range(count)]
+    exponents = [Fraction(k << width_bits) ** 2 / (2 * exact**2) for k in range(count + 1)]
     bounds = [exponential_bounds(exponent, _HEIGHT_BITS) for exponent in exponents]
+    needed = [largest for _, largest in bounds]
+    needed[-1] <<= _TAIL_WIDTH_BITS + 1
 
     def places(scale: int) -> list[int]:
-        return [-(-scale * largest >> _HEIGHT_BITS) for _, largest in bounds]
+        return [-(-scale * height >> _HEIGHT_BITS) for height in needed]
 
-    # One place is the tail's; by bisection, the largest A whose strips fit in the others.
+    # By bisection, the largest A whose strips fit in the table; strip 0 takes what is left.
     scale, beyond = 0, _TABLE
     while beyond - scale > 1:
         middle = (scale + beyond) // 2
-        scale, beyond = (middle, beyond) if sum(places(middle)) < _TABLE else (scale, middle)
+        scale, beyond = (middle, beyond) if sum(places(middle)) <= _TABLE else (scale, middle)
     taken = places(scale)
-    taken[0] += _TABLE - 1 - sum(taken)
-    taken.append(1)
+    taken[0] += _TABLE - sum(taken)
     heights = [
-        float(Fraction(scale * low, place << _HEIGHT_BITS))
-        for place, (low, _) in zip(taken, bounds, strict=False)
+        float(Fraction(scale * least, place << _HEIGHT_BITS))
+        for place, (least, _) in zip(taken, bounds, strict=True)
     ]
+    heights[-1] = math.nan
     strip_of = np.repeat(np.arange(len(taken), dtype=np.uint8), taken)
-    return _Strips(exact**2, width_bits, scale, tuple(taken), strip_of, np.array([*heights, 0.0]))
+    return _Strips(exact**2, width_bits, scale, tuple(taken), strip_of, np.array(heights))
 
 
 class _Draws:
     """A stream of accepted candidates, with memory that each block uses again."""
 
-    def __init__(self, strips: _Strips, key: bytes, counter: int) -> None:
+    def __init__(self, strips: _Strips, key: bytes) -> None:
         self._strips = strips
-        self._stream = counter_mode(key, counter)
-        self._exact = counter_mode(key, counter | _EXACT_COUNTER)
+        self._stream = counter_mode(key, 0)
+        self._exact = counter_mode(key, _EXACT_COUNTER)
         self._zeros = bytes(2 * 8 * _BLOCK)
         # The cipher asks for room for one block more than it fills.
         self._memory = bytearray(2 * 8 * _BLOCK + 16)
@@ -176,7 +170,8 @@ class _Draws:
         strip, magnitude = self._place()
         difference = self._lead(strip, magnitude)
         accepted = difference > _UNDECIDED
-        undecided = np.flatnonzero((difference >= -_UNDECIDED) & ~accepted)
+        # Written so that the tail's NaN is neither accepted nor rejected here.
+        undecided = np.flatnonzero(~(accepted | (difference < -_UNDECIDED)))
         for index in undecided:
             magnitude[index], accepted[index] = self._decide(
                 int(strip[index]), int(magnitude[index]), int(self._uniforms[index])

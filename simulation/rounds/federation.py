@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 import msgspec
 from torch import Tensor
 
-from models.masked.layout import masked_layout
+from models.masked.layout import layout_if_masked
 from models.networks.grown_layers import grow
 from models.plan.plan import Plan, download_schema, released_schema
 from models.plan.stages import next_stage, plan_of_round, stage_figures
 from models.settings.compression import release_step
 from privacy.noise.calibrated_settings import TreeNoise
-from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.plan_events import sampled_places
 from server.aggregation.noised_sums import figures_of_weights
 from server.aggregation.screening import Screen
@@ -151,7 +150,7 @@ class Federation:
     def _set_stage(self, plan: Plan) -> None:
         self.plan = plan
         self._downlink = DownlinkBytes(plan)
-        self._masked = masked_layout(plan) if isinstance(plan.privacy, MaskedNoise) else None
+        self._masked = layout_if_masked(plan)
         self._pool.use(plan)
 
     def go_back(self, parameters: Tensor, personalisation: bytes | None, plan: Plan) -> None:
@@ -327,6 +326,7 @@ class Federation:
             self.parameters,
             clipping_norm=self.clipping_norm,
             generate=self.generated_for,
+            layout=self._masked,
         )
         for client in sent:
             self.bytes_down += self._downlink.take(client.client_name)

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from models.masked.layout import masked_layout
+from models.masked.layout import layout_if_masked
 from models.plan.plan import Plan, released_schema, upload_schema
 from models.vector.schema import BYTES_PER_ELEMENT, Role
-from privacy.noise.masked_settings import MaskedNoise
 
 GROUPS_PER_WORKER = 2
 """One being trained and one waiting in the pipe: a worker never idles while the pool adds."""
@@ -54,9 +53,8 @@ def share_tensors(plan: Plan, *, worker_count: int, together: int) -> SharedTens
 
 
 def _sent_count(plan: Plan) -> int:
-    if isinstance(plan.privacy, MaskedNoise):
-        return masked_layout(plan).element_count
-    return upload_schema(plan).element_count
+    layout = layout_if_masked(plan)
+    return (upload_schema(plan) if layout is None else layout).element_count
 
 
 def _group_count(worker_count: int, group_bytes: int) -> int:
