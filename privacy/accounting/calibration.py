@@ -32,15 +32,13 @@ def noise_multiplier_for(
     return _least(target_epsilon, delta, lambda z: gaussian_tally(z, sampling_rate, rounds))
 
 
-def masked_noise_multiplier_for(
-    target_epsilon: float, delta: float, rounds: int, honest_contributors: int
-) -> float:
+def masked_noise_multiplier_for(target_epsilon: float, delta: float, rounds: int) -> float:
     """Return the least z of ``rounds`` sums under masks, as `noise_multiplier_for`.
 
     Against the coordinator ``rounds`` are attempts.
     """
     check_count(rounds, "rounds")
-    return _least(target_epsilon, delta, lambda z: masked_tally(z, honest_contributors, rounds))
+    return _least(target_epsilon, delta, lambda z: masked_tally(z, rounds))
 
 
 def _least(target_epsilon: float, delta: float, run: Callable[[float], Tally]) -> float:

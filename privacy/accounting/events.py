@@ -146,7 +146,8 @@ class _MaskedEvent(_Event, frozen=True, kw_only=True):
             enlarges it.
         adjacency: Neighbouring relation for which the sensitivity holds.
         honest_contributors: Contributors of each sum of whom it is believed that they add their
-            share. Each share is at least 5 grid steps (`privacy.accounting.discrete_shares`).
+            share: those whose noise is z. What the shares cost for being discrete is in
+            `privacy.accounting.discrete_noise`.
     """
 
     noise_multiplier: float

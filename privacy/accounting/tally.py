@@ -11,8 +11,7 @@ from itertools import groupby
 
 import msgspec
 
-from privacy.accounting.checked_values import check_count
-from privacy.accounting.discrete_shares import LOSS_BESIDE, continuous_multiplier
+from privacy.accounting.discrete_noise import LOSS_BESIDE
 from privacy.accounting.events import (
     EvaluationRelease,
     GaussianRelease,
@@ -69,9 +68,9 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
                 beside = self._beside(event.adjacency)
                 return beside._gaussian(event.noise_multiplier, event.sampling, times)
             case MaskedAttempt() | MaskedRelease():
-                z = continuous_multiplier(event.noise_multiplier, event.honest_contributors)
-                beside = msgspec.structs.replace(self, loss_beside=LOSS_BESIDE)
-                return beside._beside(event.adjacency)._gaussian(z, None, times)
+                shares = msgspec.structs.replace(self, loss_beside=LOSS_BESIDE)
+                beside = shares._beside(event.adjacency)
+                return beside._gaussian(event.noise_multiplier, None, times)
             case TreeRelease():
                 return self._beside(event.adjacency)._leaf(event, times)
 
@@ -148,11 +147,9 @@ def gaussian_tally(noise_multiplier: float, sampling_rate: float, times: int) ->
     return Tally(sampled={(noise_multiplier, sampling_rate): times})
 
 
-def masked_tally(noise_multiplier: float, honest_contributors: int, times: int) -> Tally:
-    """Return released sums under masks; to the coordinator the same number of attempts."""
+def masked_tally(noise_multiplier: float, times: int) -> Tally:
+    """Return releases of sums under masks whose honest noise is z, whoever adds it."""
     event = MaskedRelease(
-        noise_multiplier=noise_multiplier,
-        adjacency="zero-out",
-        honest_contributors=check_count(honest_contributors, "honest_contributors"),
+        noise_multiplier=noise_multiplier, adjacency="zero-out", honest_contributors=1
     )
     return Tally().plus(event, times)

@@ -104,14 +104,11 @@ def epsilon_of_trees(asked: Epsilon) -> Answer:
 def epsilon_of_masked(asked: Epsilon) -> Answer:
     """Answer what rounds under masks cost readers, and as many attempts the coordinator."""
     rounds = check_count(asked.rounds, "rounds")
-    honest = check_count(asked.honest_contributors, "honest_contributors")
-    total = masked_tally(check_noise_multiplier(asked.noise_multiplier), honest, rounds)
+    total = masked_tally(check_noise_multiplier(asked.noise_multiplier), rounds)
     delta = check_delta(asked.delta)
     found = report_of_tally(total, delta, second_opinion=asked.second_opinion)
     same = msgspec.structs.replace(found, onlooker="coordinator")
-    answer = _told_to_both(_answer(found, rounds), Reports(found, same))
-    answer.figures["honest_contributors"] = honest
-    return answer
+    return _told_to_both(_answer(found, rounds), Reports(found, same))
 
 
 def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
@@ -168,6 +165,7 @@ def noise_for(asked: Noise) -> Answer:
     epsilon = check_epsilon(asked.target_epsilon, "target_epsilon")
     delta, rounds = check_delta(asked.delta), check_count(asked.rounds, "rounds")
     draw: dict[str, Figure]
+    noised = "the sums" if asked.mode == "masked" else "the aggregate"
     # A tree counts how often one person takes part; sampling counts all alike.
     if asked.mode == "ftrl":
         separation = check_count(asked.min_separation, "min_separation")
@@ -187,10 +185,9 @@ def noise_for(asked: Noise) -> Answer:
         words = f", one person in at most {most} of them and at least {separation} apart,"
         of_nodes = " of each node"
     elif asked.mode == "masked":
-        honest = check_count(asked.honest_contributors, "honest_contributors")
-        z = masked_noise_multiplier_for(epsilon, delta, rounds, honest)
-        draw, of_nodes = {"honest_contributors": honest}, " of all honest shares"
-        words = f" (attempts, {AGAINST['coordinator']}) with the noise of {honest} devices"
+        z = masked_noise_multiplier_for(epsilon, delta, rounds)
+        draw, of_nodes = {}, " of all honest shares"
+        words = f" (attempts, {AGAINST['coordinator']})"
     else:
         q = check_sampling_rate(asked.sampling_rate)
         z = noise_multiplier_for(epsilon, delta, rounds, q)
@@ -206,7 +203,7 @@ def noise_for(asked: Noise) -> Answer:
         lines=[
             f"noise multiplier {z:g} keeps {in_words(rounds, 'round')}{words} within epsilon "
             f"{epsilon:g} at delta {delta:g}",
-            f"noise standard deviation{of_nodes} = noise multiplier x sensitivity of the aggregate",
+            f"noise standard deviation{of_nodes} = noise multiplier x sensitivity of {noised}",
         ],
     )
 

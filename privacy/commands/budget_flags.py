@@ -19,7 +19,7 @@ _ALLOWED: dict[Source, frozenset[str]] = {
     "plan": frozenset({"plan"}),
     "ftrl": _TREES | {"noise_multiplier"},
     "central": _RUN | {"noise_multiplier", "sampling_rate", "population"},
-    "masked": _RUN | {"noise_multiplier", "honest_contributors"},
+    "masked": _RUN | {"noise_multiplier"},
 }
 _IN_WORDS: dict[Source, str] = {
     "ledger": "a ledger, which says itself what was released",
@@ -44,7 +44,6 @@ class BudgetRun(Printed, frozen=True, kw_only=True):
             round.
         max_participation: Ftrl: most rounds of one person.
         restart_rounds: Ftrl: rounds of one tree (default: all).
-        honest_contributors: Masked: devices of one sum that are believed to add their noise.
     """
 
     mode: Mode | None = None
@@ -54,7 +53,6 @@ class BudgetRun(Printed, frozen=True, kw_only=True):
     min_separation: Annotated[int | None, Flag("ROUNDS")] = None
     max_participation: Annotated[int | None, Flag("ROUNDS")] = None
     restart_rounds: Annotated[int | None, Flag("ROUNDS")] = None
-    honest_contributors: Annotated[int | None, Flag("H")] = None
 
     def _check_effect(self, source: Source, allowed: frozenset[str]) -> None:
         given = {name for name in self.__struct_fields__ if getattr(self, name) is not None}

@@ -11,7 +11,6 @@ from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.personalisation import PFedMeSettings
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise
-from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.settings import NoNoise, PrivacySettings
 from tests.edge_client.training_plan import make_plan
 from tests.masked_scene import masked_plan
@@ -24,9 +23,6 @@ GUARANTEE: dict[str, Any] = {
 }
 LOCAL = LocalNoise(**GUARANTEE)
 CENTRAL = CentralNoise(**GUARANTEE, adjacency="zero-out")
-MASKED = MaskedNoise(
-    **GUARANTEE, adjacency="zero-out", coordinator_epsilon_budget=1e9, honest_share=1.0
-)
 PRIVATE = ExamplePrivacySettings(
     clipping_norm=1.0, noise_multiplier=1.0, sampling_rate=0.1, delta=1e-5
 )
@@ -38,7 +34,6 @@ FIT = EmbeddingFitSettings()
     [
         (LOCAL, None, True),
         (LOCAL, PRIVATE, True),
-        (MASKED, None, True),
         (NoNoise(), PRIVATE, True),
         (CENTRAL, PRIVATE, True),
         (CENTRAL, None, False),

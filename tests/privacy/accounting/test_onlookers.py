@@ -10,11 +10,7 @@ from scipy.stats import norm
 
 from privacy.accounting.accountant import epsilon_of, reports
 from privacy.accounting.budget import BudgetExceededError, PrivacyBudget, check_budget
-from privacy.accounting.discrete_shares import (
-    LEAST_SHARE_STD,
-    LOSS_BESIDE,
-    continuous_multiplier,
-)
+from privacy.accounting.discrete_noise import LOSS_BESIDE, share_variance, shares_log_ratio
 from privacy.accounting.events import (
     EvaluationRelease,
     GaussianRelease,
@@ -36,8 +32,9 @@ ATTEMPT: PrivacyEvent = MaskedAttempt(
 RELEASE: PrivacyEvent = MaskedRelease(
     noise_multiplier=2.0, adjacency="zero-out", honest_contributors=70
 )
+GAUSSIAN = GaussianRelease(noise_multiplier=2.0, adjacency="zero-out", sampling=None)
 BY_COORDINATOR: list[PrivacyEvent] = [
-    GaussianRelease(noise_multiplier=2.0, adjacency="zero-out", sampling=None),
+    GAUSSIAN,
     EvaluationRelease(noise_multiplier=2.0, adjacency="zero-out", sampling=None),
     TreeRelease(
         noise_multiplier=2.0,
@@ -59,7 +56,7 @@ def test_rounds_of_shares_are_one_gaussian_for_either_onlooker() -> None:
     epsilons = [epsilon_of(rounds(released=9), DELTA, who) for who in ("readers", "coordinator")]
 
     assert epsilons[0] == epsilons[1]
-    z = 2.0 * math.sqrt(1 - 3 / (70 * 25)) / 3
+    z = 2.0 / 3
     by_hand = norm.cdf(0.5 / z - epsilons[0] * z) - math.exp(epsilons[0]) * norm.cdf(
         -0.5 / z - epsilons[0] * z
     )
@@ -167,35 +164,30 @@ def test_both_figures_are_told_with_their_onlookers() -> None:
 def test_shares_of_discrete_noise_cost_no_more_than_the_gaussian_they_are_counted_as(
     honest: int, z: float
 ) -> None:
-    # The exact sum of ``honest`` shares on the grid, by convolution, and its exact δ at each ε.
-    std = LEAST_SHARE_STD
-    reach = math.ceil(14 * std)
-    points = np.arange(-reach, reach + 1)
+    # The narrowest shares that a grid may have, and the largest whole sensitivity for which they
+    # are z of it or more.
+    noise_std = math.sqrt(25 * honest - 4)
+    std = math.sqrt(share_variance(noise_std, honest))
+    sensitivity = math.floor(noise_std / z)
+    # The exact sum of honest shares, by convolution, before and after a person changed it.
+    points = np.arange(-70, 71)
     one = np.exp(-(points**2) / (2 * std**2))
     total = one / one.sum()
     for _ in range(honest - 1):
         total = np.convolve(total, one / one.sum())
-    # The largest whole sensitivity for which these shares are at least z of it.
-    sensitivity = math.floor(std * math.sqrt(honest) / z)
-    multiplier = std * math.sqrt(honest) / sensitivity
     before = np.concatenate([total, np.zeros(sensitivity)])
     after = np.concatenate([np.zeros(sensitivity), total])
 
+    assert std == pytest.approx(5)
     for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0):
         exact = float(np.maximum(after - math.exp(epsilon + LOSS_BESIDE) * before, 0).sum())
-        counted = gaussian_delta(continuous_multiplier(multiplier, honest), epsilon)
+        counted = gaussian_delta(noise_std / sensitivity, epsilon)
         assert exact <= counted * (1 + LOSS_BESIDE) + 1e-16
 
 
-def test_what_the_grid_costs_beside_the_gaussian_is_below_what_is_added() -> None:
-    # 2 T d (τ + η) for 2^17 releases of 2^32 elements, with at most 2^20 honest shares.
-    releases, elements, shares = 2.0**17, 2.0**32, 2.0**20
-    tau = 10 * shares * math.exp(-2 * math.pi**2 * LEAST_SHARE_STD**2 / 2)
-    eta = 4.1 * math.exp(-2 * math.pi**2 * 3)
-
-    assert 2 * releases * elements * (tau + eta) < LOSS_BESIDE / 10
+def test_what_the_grid_costs_beside_gaussians_is_below_what_is_added() -> None:
+    # 2 T for each of 2^20 sums of 2^30 elements with 2^20 honest shares of 5 steps.
+    assert 2 * 2.0**20 * shares_log_ratio(5.0, 2**20, 2**30) < LOSS_BESIDE / 10
     assert tally([RELEASE]).loss_beside == LOSS_BESIDE
-    assert tally([LocalRelease(noise_multiplier=1.0)]).loss_beside == 0
-    # 3 of 25 squared steps for one share, 3 of 250 for ten.
-    assert continuous_multiplier(1.0, 1) == pytest.approx(math.sqrt(22 / 25))
-    assert continuous_multiplier(1.0, 10) == pytest.approx(0.994, abs=1e-4)
+    assert epsilon_of([RELEASE], DELTA) > epsilon_of([GAUSSIAN], DELTA)
+    assert tally([GAUSSIAN]).loss_beside == 0

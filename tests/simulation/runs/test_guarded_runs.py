@@ -20,6 +20,7 @@ from privacy.accounting.events import (
     GaussianRelease,
     LocalRelease,
     MaskedAttempt,
+    MaskedRelease,
     PrivacyEvent,
     TreeRelease,
 )
@@ -468,3 +469,27 @@ def figures_of_the_first_round(
         figures[f"{name} norm"] = result.update_norm
         figures[f"{name} loss"] = result.mean_loss
     return figures
+
+
+@pytest.mark.slow
+def test_a_masked_run_pays_for_attempts_and_releases_and_tells_both_figures(
+    guarded: Configured,
+    population: Population,
+    tmp_path: Path,
+    opened: Callable[[Path], Store],
+) -> None:
+    rounds = {"cap": 2, "cohort_size": 3, "quorum": 3, "deadline_s": 10.0}
+    config, tables = guarded(privacy=MASKED, rounds=rounds)
+    with pytest.raises(RunKilledError):
+        run_simulation(config, tables, population, tmp_path, RunOptions(reporter=StopsAfter(1)))
+    run_simulation(config, tables, population, tmp_path, RunOptions())
+
+    released = MaskedRelease(noise_multiplier=9.0, adjacency="zero-out", honest_contributors=3)
+    paid = ledger_events(opened(tmp_path), run_of(tmp_path))
+    assert paid == [UNMASKED, released] * 2
+    for count, row in enumerate(read_metrics(tmp_path), start=1):
+        assert row["epsilon"] == pytest.approx(epsilon_of([released] * count, 1e-3))
+        assert row["coordinator_epsilon"] == pytest.approx(row["epsilon"])
+    newest = read_release(tmp_path / "releases" / "latest").record
+    assert newest.ledger_sha256 == ledger_entries(opened(tmp_path))[-1].sha256.hex()
+    assert "from the coordinator" in newest.guarantee
