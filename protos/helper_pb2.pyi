@@ -58,12 +58,18 @@ class MaskMember(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., lease_nonce: _Optional[bytes] = ..., sealed_seed: _Optional[bytes] = ..., signing_certificate: _Optional[bytes] = ...) -> None: ...
 
 class UnmaskResponse(_message.Message):
-    __slots__ = ("answer", "packed")
+    __slots__ = ("taken", "answer", "packed")
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
     ANSWER_FIELD_NUMBER: _ClassVar[int]
     PACKED_FIELD_NUMBER: _ClassVar[int]
+    taken: TermsTaken
     answer: HelperAnswer
     packed: bytes
-    def __init__(self, answer: _Optional[_Union[HelperAnswer, _Mapping]] = ..., packed: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, taken: _Optional[_Union[TermsTaken, _Mapping]] = ..., answer: _Optional[_Union[HelperAnswer, _Mapping]] = ..., packed: _Optional[bytes] = ...) -> None: ...
+
+class TermsTaken(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class ListAnswersRequest(_message.Message):
     __slots__ = ("run", "first_sequence")

@@ -50,7 +50,8 @@ class HelperServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Unmask(self, request_iterator, context):
-        """Unmask asks for the sum of the keystreams of one set: first the terms, then every member.
+        """Unmask asks for the sum of the keystreams of one set: first the terms; then, once the helper has
+        taken them, every member. So what no set would be answered for is refused before any is sent.
         The helper answers once for a run, round, attempt and group. The same set again gets the same
         answer, also after a restart of either side; another set is refused.
 

@@ -42,7 +42,8 @@ class HelperStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> HelperAsyncStub: ...
     Unmask: _grpc.StreamStreamMultiCallable[_helper_pb2.UnmaskRequest, _helper_pb2.UnmaskResponse]
-    """Unmask asks for the sum of the keystreams of one set: first the terms, then every member.
+    """Unmask asks for the sum of the keystreams of one set: first the terms; then, once the helper has
+    taken them, every member. So what no set would be answered for is refused before any is sent.
     The helper answers once for a run, round, attempt and group. The same set again gets the same
     answer, also after a restart of either side; another set is refused.
 
@@ -61,7 +62,8 @@ class HelperStub:
 class HelperAsyncStub(HelperStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Unmask: _aio.StreamStreamMultiCallable[_helper_pb2.UnmaskRequest, _helper_pb2.UnmaskResponse]  # type: ignore[assignment]
-    """Unmask asks for the sum of the keystreams of one set: first the terms, then every member.
+    """Unmask asks for the sum of the keystreams of one set: first the terms; then, once the helper has
+    taken them, every member. So what no set would be answered for is refused before any is sent.
     The helper answers once for a run, round, attempt and group. The same set again gets the same
     answer, also after a restart of either side; another set is refused.
 
@@ -83,7 +85,8 @@ class HelperServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_helper_pb2.UnmaskRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_helper_pb2.UnmaskResponse], _abc.AsyncIterator[_helper_pb2.UnmaskResponse]]:
-        """Unmask asks for the sum of the keystreams of one set: first the terms, then every member.
+        """Unmask asks for the sum of the keystreams of one set: first the terms; then, once the helper has
+        taken them, every member. So what no set would be answered for is refused before any is sent.
         The helper answers once for a run, round, attempt and group. The same set again gets the same
         answer, also after a restart of either side; another set is refused.
 

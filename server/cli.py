@@ -233,11 +233,12 @@ def _admit_helper(asked: HelperAdmission) -> None:
     Needs the authority's key: what a coordinator could certify by itself would be no second party.
     """
     federation = Federation(asked.folder)
-    admitted = federation.admit_helper(
+    request, admitted = federation.admit_helper(
         asked.request, asked.authority_key, passphrase_in(asked.passphrase_file)
     )
     wrapping = read_certificate(admitted.wrapping)
-    print(f"certified the helper until {certificate_time(wrapping.not_after)}")
+    print(f"certified the request {request.sha256}: have its owner tell you that in another way,")
+    print(f"and run no round before. It is good until {certificate_time(wrapping.not_after)}")
     print(f"its wrapping key's certificate is {wrapping.sha256.hex()}, which a floor may pin")
     print(f"send {federation.folder.helper} to its owner, for `sotto-helper admit`")
     print("a coordinator that runs takes it up at its next start")

@@ -59,6 +59,12 @@ class HelperRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     wrapping: bytes
     signing: bytes
 
+    @property
+    def sha256(self) -> str:
+        """Return the hex digest that both sides compare, by telephone say, over the requests."""
+        requests = (self.tls, self.wrapping, self.signing)
+        return fingerprint(b"".join(map(fingerprint, requests))).hex()
+
 
 class HelperCertificates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A helper's certificates, as its owner, the coordinator and devices take them.

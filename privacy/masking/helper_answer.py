@@ -10,12 +10,13 @@ device and no count: its set is a digest over random nonces and sealed seeds.
 import hashlib
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, decode_json
+from privacy.foundation.strict_json import decode_json
 from privacy.identities.certificates import CertificateError, CertifiedKey, KeyUse
 from privacy.identities.helper_admission import check_helper_key
 from privacy.identities.party import Identity
@@ -24,6 +25,8 @@ from privacy.identities.signatures import Purpose, SignatureError, verify
 _START = b"sotto helper answers 1\0"
 _ENTRY = b"sotto helper answer 1\0"
 _SET = b"sotto masked set 1\0"
+# Statement, signature and certificate have 2 kB; in base64 3.
+_LONGEST_LINE = 16 << 10
 _FIELDS = struct.Struct("!Q16sIIIIQB32s32sQ32s")
 _MEMBER = struct.Struct("!I16s32s")
 
@@ -94,20 +97,19 @@ class SignedAnswer(NamedTuple):
         """Return the digest that the next answer names, 32 bytes."""
         return hashlib.sha256(_ENTRY + self.statement).digest()
 
-    def check(self, *, authority: bytes, run: bytes, now: float | None = None) -> Answer:
+    def check(self, *, authorities: Sequence[bytes], run: bytes) -> Answer:
         """Return what the statement says after checking that the federation's helper signed it.
 
-        At ``now``, Unix seconds, its certificate must be valid; a signature outlives it.
+        ``authorities`` are certificates, DER: the federation's, and those it had before. Dates are
+        not looked at, for a signature outlives its key.
 
         Raises:
-            AnswerError: If it did not, or the answer is of another run.
+            AnswerError: If the helper did not sign it, or the answer is of another run.
         """
         answer = self.answer
         try:
-            signer = check_helper_key(
-                self.certificate, authority=authority, use=KeyUse.SIGNING, now=now
-            )
-            _verify(self, signer)
+            signer = _signer(self.certificate, tuple(authorities))
+            verify(signer.public_key, self.statement, self.signature, purpose=Purpose.HELPER_ANSWER)
         except (CertificateError, SignatureError) as error:
             raise AnswerError(f"answer {answer.sequence} cannot be trusted: {error}") from None
         if answer.run != run:
@@ -154,13 +156,14 @@ def sign_answer(answer: Answer, helper: Identity) -> SignedAnswer:
 def check_list(
     answers: Sequence[SignedAnswer],
     *,
-    authority: bytes,
+    authorities: Sequence[bytes],
     run: bytes,
     after: SignedAnswer | None = None,
 ) -> None:
     """Check every answer of a list, oldest first, and that each follows the one before.
 
-    ``after`` is the answer before the first, already checked; None if that is the run's first.
+    ``authorities`` are those of `SignedAnswer.check`. ``after`` is the answer before the first,
+    already checked; None if that is the run's first.
 
     Raises:
         AnswerError: If an answer is not the helper's, was dropped or moved, or answers again.
@@ -169,7 +172,7 @@ def check_list(
     head = first_head(run) if after is None else after.sha256
     answered: set[tuple[int, int, int]] = set()
     for signed in answers:
-        answer = signed.check(authority=authority, run=run)
+        answer = signed.check(authorities=authorities, run=run)
         sequence += 1
         if answer.sequence != sequence or answer.previous_sha256 != head:
             raise AnswerError(f"answer {sequence} is missing, was moved, or does not follow")
@@ -191,7 +194,7 @@ def decode_line(line: bytes) -> SignedAnswer:
     """Return what `encode_line` wrote, unchecked; AnswerError if the line is damaged."""
     try:
         return SignedAnswer(
-            *msgspec.structs.astuple(decode_json(line, _Line, at_most=LARGEST_RECORD_BYTES))
+            *msgspec.structs.astuple(decode_json(line, _Line, at_most=_LONGEST_LINE))
         )
     except msgspec.DecodeError as error:
         raise AnswerError(f"a helper's answer cannot be read: {error}") from None
@@ -200,8 +203,18 @@ def decode_line(line: bytes) -> SignedAnswer:
 def read_answers(path: Path) -> list[SignedAnswer]:
     """Return a file of answers, unchecked; AnswerError for a damaged line, OSError as `open`."""
     with path.open("rb") as file:
-        return [decode_line(line) for line in file]
+        # No further than a line may be long: the file is somebody else's.
+        return [decode_line(line) for line in iter(lambda: file.readline(_LONGEST_LINE), b"")]
 
 
-def _verify(signed: SignedAnswer, signer: CertifiedKey) -> None:
-    verify(signer.public_key, signed.statement, signed.signature, purpose=Purpose.HELPER_ANSWER)
+# A list of thousands names one certificate, or a few.
+@lru_cache(8)
+def _signer(certificate: bytes, authorities: tuple[bytes, ...]) -> CertifiedKey:
+    """Return a helper's signing key that one of the authorities certified; or CertificateError."""
+    refused = CertificateError("there is no authority to check it by")
+    for authority in authorities:
+        try:
+            return check_helper_key(certificate, authority=authority, use=KeyUse.SIGNING, now=None)
+        except CertificateError as error:
+            refused = error
+    raise refused

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from privacy.foundation.atomic_files import sync_folder
 from privacy.identities.party import Identity
 from privacy.masking.helper_answer import (
     Answer,
@@ -100,6 +101,7 @@ class Answers:
         try:
             if not path.exists():
                 path.touch(mode=0o600)
+                sync_folder(path.parent)
             with self._write() as store:
                 _make_tables(store, path)
         except (sqlite3.Error, OSError) as error:
@@ -197,7 +199,7 @@ class Answers:
             mine = [SignedAnswer(*row) for row in store.execute(_ALL).fetchall()]
             if [answer.sha256 for answer in lacking[:held]] != [a.sha256 for a in mine]:
                 raise AnswerError("the two lists differ before this one ends: one was changed")
-            check_list(lacking[held:], authority=authority, run=self._run, after=newest)
+            check_list(lacking[held:], authorities=[authority], run=self._run, after=newest)
             for signed in lacking[held:]:
                 _insert(store, signed)
             return len(lacking) - held
@@ -238,12 +240,9 @@ class Answers:
     def _write(self) -> Iterator[sqlite3.Connection]:
         """Run one durable transaction, of which nothing is kept if the block raises."""
         with closing(self._connected()) as store:
+            # Closing without a commit rolls back.
             store.execute("BEGIN IMMEDIATE")
-            try:
-                yield store
-            except BaseException:
-                store.execute("ROLLBACK")
-                raise
+            yield store
             store.execute("COMMIT")
 
     @contextmanager

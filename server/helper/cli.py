@@ -14,6 +14,7 @@ from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import Flag, command_line, read_arguments
 from privacy.foundation.whole_number_flags import at_least_one
 from privacy.identities.certificates import CertificateError
+from privacy.identities.helper_admission import HelperRequest
 from privacy.identities.keys import KeyFileError
 from privacy.masking.helper_answer import AnswerError, encode_line, read_answers
 from server.helper.answers import AnswerStoreError
@@ -74,6 +75,16 @@ class NewHelper(OnHelper, frozen=True, kw_only=True):
     largest_rounds_a_day: Annotated[int, Flag("ROUNDS", parse=at_least_one)]
 
 
+class Renewal(OnHelper, frozen=True, kw_only=True):
+    """Keys to replace.
+
+    Attributes:
+        authority: The certificate, PEM, of the authority that the federation has moved to.
+    """
+
+    authority: Annotated[Path | None, Flag("FILE")] = None
+
+
 class Admission(OnHelper, frozen=True, kw_only=True):
     """Certificates to take.
 
@@ -110,12 +121,13 @@ class TwoLists(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         helper_list: The helper's folder, or a file that `sotto-helper ledger` printed.
         coordinator_list: The coordinator's list, helper-answers.jsonl of its federation.
-        authority: The authority's certificate, PEM (default: the one in the helper's folder).
+        authority: The authority's certificate, PEM (default: the one in the helper's folder); may
+            be repeated for those that the federation had before.
     """
 
     helper_list: Annotated[Path, Flag("HELPER", positional=True)]
     coordinator_list: Annotated[Path, Flag("COORDINATOR", positional=True)]
-    authority: Annotated[Path | None, Flag("FILE")] = None
+    authority: Annotated[list[Path], Flag("FILE")] = []
 
 
 @command("sotto-helper")
@@ -145,21 +157,25 @@ def _init(asked: NewHelper) -> None:
         least_contributors=asked.least_contributors,
         largest_rounds_a_day=asked.largest_rounds_a_day,
     )
-    fingerprint = found_helper(asked.helper, asked.authority, asked.hostname, settings)
-    print(f"made a helper in {asked.folder} that believes the authority {fingerprint}")
-    print("compare that with the federation, not by way of its coordinator")
-    print(f"next: send {asked.helper.request} to whoever holds the authority's key; they run")
-    print("`sotto-server admit-helper`, and you `sotto-helper admit` with what it wrote")
+    request = found_helper(asked.helper, asked.authority, asked.hostname, settings)
+    print(f"made a helper in {asked.folder}")
+    print(f"it believes the authority {request.authority_sha256}: compare that with the federation")
+    _print_request(asked.helper, request)
 
 
-def _renew(asked: OnHelper) -> None:
+def _renew(asked: Renewal) -> None:
     """Make new keys and a request for them; those in use stay until admit.
 
-    Once a year, before the certificates end, and after a theft. What was sealed for the keys before
-    still opens until the renewal after this one.
+    Do so once a year, before the certificates end, after a theft, and when the federation has moved
+    to another authority. What was sealed for the keys before still opens until the next renewal.
     """
-    renew_helper(asked.helper)
-    print(f"wrote {asked.helper.request}: have it certified, then run `sotto-helper admit`")
+    _print_request(asked.helper, renew_helper(asked.helper, asked.authority))
+
+
+def _print_request(helper: HelperFolder, request: HelperRequest) -> None:
+    print(f"next: send {helper.request} to whoever holds the authority's key, and tell them")
+    print(f"in another way that it is {request.sha256}; they run `sotto-server admit-helper`,")
+    print("and you `sotto-helper admit` with what it wrote")
 
 
 def _admit(asked: Admission) -> None:
@@ -176,8 +192,11 @@ def _run(asked: OnHelper) -> None:
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
+    report = report_of(asked.helper, now=time.time())
+
     def on_ready(port: int) -> None:
-        print(f"helper on port {port}", flush=True)
+        print(f"helper on port {port}")
+        print(f"certificates end at {report.certificates_end_at}", flush=True)
 
     asyncio.run(run_helper(asked.helper, on_ready=on_ready))
 
@@ -206,8 +225,14 @@ def _verify(asked: TwoLists) -> int:
 
     Exit status 1 if they differ.
     """
-    authority = asked.authority or HelperFolder(asked.helper_list).authority
-    found = compare(asked.helper_list, asked.coordinator_list, read_authority_file(authority))
+    if not asked.authority and not asked.helper_list.is_dir():
+        raise ValueError(
+            f"{asked.helper_list} is no helper's folder: give the authority's certificate with "
+            "--authority"
+        )
+    files = asked.authority or [HelperFolder(asked.helper_list).authority]
+    authorities = [read_authority_file(path) for path in files]
+    found = compare(asked.helper_list, asked.coordinator_list, authorities)
     print(f"run {found.run}: both lists have {found.common} answers in common")
     if found.only_helper:
         print(

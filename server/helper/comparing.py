@@ -1,5 +1,6 @@
 """Compare two lists of a helper's answers: its own, and what the coordinator kept."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,18 +31,20 @@ class Comparison:
         return not (self.only_helper or self.only_coordinator)
 
 
-def compare(helper_list: Path, coordinator_list: Path, authority: bytes) -> Comparison:
-    """Check both lists and compare them; ``authority`` is its certificate, DER.
+def compare(helper_list: Path, coordinator_list: Path, authorities: Sequence[bytes]) -> Comparison:
+    """Check both lists and compare them.
+
+    ``authorities`` are certificates, DER: the federation's first, then those it had before.
 
     Raises:
         AnswerError: If a list is damaged, not this helper's, or the two contradict each other.
         OSError: If a file cannot be read.
     """
-    run = run_of(authority)
+    run = run_of(authorities[0])
     lists = [answers_of(helper_list), read_answers(coordinator_list)]
     for name, answers in zip(("the helper's list", "the coordinator's list"), lists, strict=True):
         try:
-            check_list(answers, authority=authority, run=run)
+            check_list(answers, authorities=authorities, run=run)
         except AnswerError as error:
             raise AnswerError(f"{name}: {error}") from None
     common = min(len(answers) for answers in lists)

@@ -13,12 +13,12 @@ from privacy.identities.certificates import (
     CertificateError,
     certificate_der,
     certificate_pem,
-    fingerprint,
     hostnames_of,
 )
 from privacy.identities.chains import split_chain
 from privacy.identities.helper_admission import (
     HELPER_NAME,
+    HelperRequest,
     check_helper,
     make_helper_request,
     read_helper_certificates,
@@ -124,8 +124,8 @@ def read_authority_file(path: Path) -> bytes:
 
 def found_helper(
     folder: HelperFolder, authority_file: Path, hostnames: Sequence[str], settings: HelperSettings
-) -> str:
-    """Make a helper's folder, its keys and its request; return the authority's fingerprint, hex.
+) -> HelperRequest:
+    """Make a helper's folder and its keys; return its request, which lies there too.
 
     Raises:
         HelperFolderError: If the folder is not empty.
@@ -141,20 +141,34 @@ def found_helper(
     authority = read_authority_file(authority_file)
     make_private_folder(root)
     write_atomically(folder.authority, certificate_pem(authority), mode=READABLE)
-    _write_request(folder, authority, hostnames)
+    request = _write_request(folder, authority, hostnames)
     write_atomically(folder.settings, settings.encode())
-    return fingerprint(authority).hex()
+    return request
 
 
-def renew_helper(folder: HelperFolder) -> None:
+def renew_helper(folder: HelperFolder, authority_file: Path | None = None) -> HelperRequest:
     """Make new keys and a request for them; those in use stay until `admit_helper`.
 
+    ``authority_file`` holds the authority that the federation has moved to; nothing answers from
+    this folder until that one has admitted it.
+
     Raises:
+        CertificateError: If that authority is none, or of another run.
         KeyFileError: If the helper was not admitted yet, or a file cannot be made.
         OSError: If the folder cannot be written.
     """
     names = hostnames_of(Identity.load(folder.identity).tls.certified.der)
-    _write_request(folder, folder.read_authority(), names)
+    authority = folder.read_authority()
+    if authority_file is not None:
+        successor = read_authority_file(authority_file)
+        if run_of(successor) != run_of(authority):
+            raise CertificateError(
+                f"{authority_file} is the authority of run {run_of(successor).hex()}, and this "
+                f"helper serves run {run_of(authority).hex()}; make another helper for that one"
+            )
+        authority = successor
+        write_atomically(folder.authority, certificate_pem(authority), mode=READABLE)
+    return _write_request(folder, authority, names)
 
 
 def admit_helper(folder: HelperFolder, certificates: Path, *, now: float) -> Identity:
@@ -174,7 +188,10 @@ def admit_helper(folder: HelperFolder, certificates: Path, *, now: float) -> Ide
     )
 
 
-def _write_request(folder: HelperFolder, authority: bytes, hostnames: Sequence[str]) -> None:
+def _write_request(
+    folder: HelperFolder, authority: bytes, hostnames: Sequence[str]
+) -> HelperRequest:
     requests = Identity.create_requests(folder.identity, HELPER_NAME)
     request = make_helper_request(requests, authority=authority, hostnames=hostnames)
     write_helper_file(folder.request, request)
+    return request

@@ -62,7 +62,7 @@ async def run_helper(
         if helper.authority != authority:
             raise CertificateError(
                 f"{folder.authority} is another authority than the one that admitted this helper; "
-                "run `sotto-helper renew` and have the request certified by it"
+                "have the newest request certified by it, and run `sotto-helper admit`"
             )
         service = HelperService(
             folder.open_answers(settings),

@@ -76,6 +76,7 @@ class HelperService(pb_grpc.HelperServicer):
             self._check_caller(context)
             async with self._one_sum:
                 terms = await self._terms(requests)
+                await _paced(context.write(pb.UnmaskResponse(taken=pb.TermsTaken())))
                 asked = await self._read_set(terms, requests)
                 signed, packed = await self._threads.run(lambda: self._answer(asked))
                 await _paced(context.write(pb.UnmaskResponse(answer=_told(signed))))

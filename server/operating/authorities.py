@@ -12,6 +12,7 @@ from privacy.foundation.atomic_files import sync_folder
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.helper_admission import (
     HelperCertificates,
+    HelperRequest,
     certify_helper,
     read_helper_request,
     write_helper_file,
@@ -87,8 +88,10 @@ def replace_authority(
 
 def admit_helper(
     folder: ServerFolder, request: Path, *, key_file: Path | None, passphrase: bytes | None
-) -> HelperCertificates:
+) -> tuple[HelperRequest, HelperCertificates]:
     """Certify a helper with the authority's own key and keep its certificates in the folder.
+
+    Return both, for people to compare the request's digest with the helper's owner.
 
     Raises:
         FoundingError: If the authority's key is not where it is said to be.
@@ -97,9 +100,10 @@ def admit_helper(
         OSError: If the request cannot be read or the folder not written.
     """
     authority = _authority(folder.authority, key_file, passphrase)
-    admitted = certify_helper(authority, read_helper_request(request))
+    asked = read_helper_request(request)
+    admitted = certify_helper(authority, asked)
     write_helper_file(folder.helper, admitted)
-    return admitted
+    return asked, admitted
 
 
 def _take_up(

@@ -12,7 +12,7 @@ from models.plan.stages import describe_stage
 from models.settings.growth import growth_stage
 from privacy.accounting.accountant import Reports, reports
 from privacy.accounting.ledger_file import LedgerFile
-from privacy.identities.helper_admission import HelperCertificates
+from privacy.identities.helper_admission import HelperCertificates, HelperRequest
 from privacy.identities.issuing_key import load_issuer
 from privacy.identities.party import Identity
 from privacy.noise.plan_events import budget_of
@@ -184,8 +184,8 @@ class Federation:
 
     def admit_helper(
         self, request: Path, key_file: Path | None, passphrase: bytes | None
-    ) -> HelperCertificates:
-        """Certify a helper and keep its certificates; return them.
+    ) -> tuple[HelperRequest, HelperCertificates]:
+        """Certify a helper and keep its certificates; return the request and them.
 
         Raises:
             FoundingError: If the authority's key is not there.

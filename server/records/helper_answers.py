@@ -26,22 +26,25 @@ class HelperAnswers:
         newest: The last answer; None if there is none.
     """
 
-    def __init__(self, path: Path, *, authority: bytes, run: bytes) -> None:
-        """Read the list of a run, 16 bytes; ``authority`` is its certificate, DER.
+    def __init__(self, path: Path, *, authorities: Sequence[bytes], run: bytes) -> None:
+        """Read the list of a run, 16 bytes.
+
+        ``authorities`` are certificates, DER: the federation's, and those it had before
+        (`privacy.identities.succession.FormerAuthorities.root_certificates`).
 
         Raises:
             AnswerError: If a line was changed or is missing.
             OSError: If the file cannot be read or made.
         """
         self._path = path
-        self._authority = authority
+        self._authorities = authorities
         self._run = run
         if not path.exists():
             path.touch(mode=0o600)
             sync_folder(path.parent)
         _drop_half_a_line(path)
         answers = read_answers(path)
-        check_list(answers, authority=authority, run=run)
+        check_list(answers, authorities=authorities, run=run)
         self._digests = [answer.sha256 for answer in answers]
         self.newest: SignedAnswer | None = answers[-1] if answers else None
 
@@ -64,7 +67,7 @@ class HelperAnswers:
             AnswerError: If they do not follow the list, or one is not the helper's.
             OSError: If the disk is full; the list stays as it was.
         """
-        check_list(answers, authority=self._authority, run=self._run, after=self.newest)
+        check_list(answers, authorities=self._authorities, run=self._run, after=self.newest)
         before = self._path.stat().st_size
         with self._path.open("ab", buffering=0) as file:
             try:

@@ -6,11 +6,12 @@ answer, whatever happened to either process in between.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 import grpc
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 15.0
 _SLOT_BYTES = 4
+_Call: TypeAlias = "grpc.aio.StreamStreamCall[pb.UnmaskRequest, pb.UnmaskResponse]"
 _OPTIONS = [
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 25_000),
@@ -141,7 +143,8 @@ class HelperCall:
         )
         async with grpc.aio.secure_channel(self._address, credentials, options=_OPTIONS) as channel:
             stub = HelperStub(channel)
-            call = stub.Unmask(self._questions(terms, members))
+            call = stub.Unmask()
+            await _send(call, self._told(terms), members)
             signed, packed = await _received(
                 call, packed_bytes(terms.form.element_count, terms.form.bits)
             )
@@ -150,30 +153,25 @@ class HelperCall:
             await self._keep(stub, signed, terms.run)
         return packed
 
-    async def _questions(
-        self, terms: MaskTerms, members: Sequence[MaskedMember]
-    ) -> AsyncIterator[pb.UnmaskRequest]:
+    def _told(self, terms: MaskTerms) -> pb.UnmaskTerms:
+        """Return the terms as they travel, with the newest answer that is kept here."""
         newest = self._kept.newest
-        yield pb.UnmaskRequest(
-            terms=pb.UnmaskTerms(
-                helper_version=HELPER_VERSION,
-                run=terms.run,
-                round_number=terms.round_number,
-                attempt=terms.form.attempt,
-                group=terms.group,
-                groups=terms.form.groups,
-                element_count=terms.form.element_count,
-                bits=terms.form.bits,
-                base_sha256=terms.base_sha256,
-                plan_sha256=terms.plan_sha256,
-                deadline_ms=terms.deadline_ms,
-                coordinator_time_ms=int(time.time() * 1000),
-                last_sequence=len(self._kept),
-                last_sha256=b"" if newest is None else newest.sha256,
-            )
+        return pb.UnmaskTerms(
+            helper_version=HELPER_VERSION,
+            run=terms.run,
+            round_number=terms.round_number,
+            attempt=terms.form.attempt,
+            group=terms.group,
+            groups=terms.form.groups,
+            element_count=terms.form.element_count,
+            bits=terms.form.bits,
+            base_sha256=terms.base_sha256,
+            plan_sha256=terms.plan_sha256,
+            deadline_ms=terms.deadline_ms,
+            coordinator_time_ms=int(time.time() * 1000),
+            last_sequence=len(self._kept),
+            last_sha256=b"" if newest is None else newest.sha256,
         )
-        for member in members:
-            yield pb.UnmaskRequest(member=pb.MaskMember(**member._asdict()))
 
     async def _keep(self, stub: "HelperAsyncStub", signed: SignedAnswer, run: bytes) -> None:
         """Keep an answer, and those before it that this coordinator was killed before it kept."""
@@ -189,13 +187,27 @@ class HelperCall:
             raise AnswerError("the helper's list lacks the answer that it gave")
 
 
-async def _received(
-    call: "grpc.aio.StreamStreamCall[pb.UnmaskRequest, pb.UnmaskResponse]", size: int
-) -> tuple[SignedAnswer, memoryview]:
+async def _send(call: _Call, terms: pb.UnmaskTerms, members: Sequence[MaskedMember]) -> None:
+    """Send a question: the members once the helper has taken the terms.
+
+    A helper that refuses while it is written to would be taken for a connection that broke.
+    """
+    # A call that has ended says why when its answer is read.
+    with contextlib.suppress(asyncio.InvalidStateError):
+        await call.write(pb.UnmaskRequest(terms=terms))
+        taken = await call.read()
+        if not isinstance(taken, pb.UnmaskResponse) or taken.WhichOneof("part") != "taken":
+            raise AnswerError("the helper did not take the terms")
+        for member in members:
+            await call.write(pb.UnmaskRequest(member=pb.MaskMember(**member._asdict())))
+        await call.done_writing()
+
+
+async def _received(call: _Call, size: int) -> tuple[SignedAnswer, memoryview]:
     """Return an answer and its sum, which has exactly ``size`` bytes."""
     signed: SignedAnswer | None = None
     packed, filled = memoryview(bytearray(size)), 0
-    async for response in call:
+    while isinstance(response := await call.read(), pb.UnmaskResponse):
         if signed is None:
             signed = _signed(response.answer)
             continue

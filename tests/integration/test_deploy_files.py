@@ -20,6 +20,7 @@ import edge_client.cli
 import export.cli
 import export.serve.cli
 import server.cli
+import server.helper.cli
 from export.serve.doors.bounded_listener import MOST_CONNECTIONS
 from export.serve.folder.settings import STARTING_SETTINGS
 from server.config.federation import preset_text
@@ -31,6 +32,7 @@ TIMERS = sorted((DEPLOY / "systemd").glob("*.timer"))
 CONTAINERS = sorted((DEPLOY / "containers").iterdir())
 PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
     "sotto-server": server.cli.main,
+    "sotto-helper": server.helper.cli.main,
     "sotto-client": edge_client.cli.main,
     "sotto-export": export.cli.main,
     "sotto-serve": export.serve.cli.main,

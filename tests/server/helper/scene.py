@@ -153,7 +153,7 @@ def kept_by(parties: Parties) -> HelperAnswers:
     """Return what the coordinator kept, read anew."""
     return HelperAnswers(
         parties.root / "helper-answers.jsonl",
-        authority=parties.authority.certificate,
+        authorities=[parties.authority.certificate],
         run=RUN,
     )
 

@@ -1,10 +1,12 @@
 """What a helper answers and refuses, over its real service and the coordinator's own call."""
 
 import asyncio
+import errno
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -13,13 +15,14 @@ import pytest
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import certificate_pem
 from privacy.identities.helper_admission import caller_keys
-from privacy.masking.keystream import keystream_sum
+from privacy.masking.keystream import add_keystream, keystream_sum
 from privacy.masking.mask_form import MaskForm, MaskTerms
-from privacy.masking.packing import pack
+from privacy.masking.packing import pack, unpack
 from protos import helper_pb2 as pb
 from protos.helper_pb2_grpc import HelperStub
 from protos.helper_refusals import LINES, HelperCode
 from protos.refusals import CODE_KEY
+from server.helper.answers import Answers
 from server.helper.settings import HelperSettings
 from server.uplink.helper_call import HelperAwayError, HelperRefusedError, MaskedMember
 from tests.server.helper.scene import (
@@ -58,6 +61,25 @@ def test_the_answer_is_the_sum_of_the_members_keystreams(parties: Parties, bits:
 
     each = [keystream_sum([seed_of(slot, terms)], 1001, 32).astype(np.uint64) for slot in range(3)]
     assert packed == bytes(pack((sum(each) % 2**bits).astype(np.uint32), bits))
+
+
+def test_the_sum_of_masked_vectors_less_the_answer_is_the_sum_of_what_was_masked(
+    parties: Parties,
+) -> None:
+    terms = terms_of()
+    plain = np.arange(3 * 1000, dtype=np.uint32).reshape(3, 1000)
+    total = np.zeros(1000, dtype=np.uint32)
+    for slot in range(3):
+        masked = plain[slot].copy()
+        add_keystream(masked, seed_of(slot, terms), bits=24)
+        assert not np.array_equal(masked, plain[slot])
+        total += masked
+
+    packed = asked(parties, terms, parties.members([0, 1, 2], terms))
+
+    unmasked = (total - unpack(packed, 1000, 24)) % 2**24
+    # j + (1000 + j) + (2000 + j).
+    assert unmasked.tolist() == [3 * j + 3000 for j in range(1000)]
 
 
 def test_the_same_set_gets_the_same_answer_after_a_restart_of_both(parties: Parties) -> None:
@@ -426,3 +448,60 @@ def test_a_helper_that_stays_away_is_given_up_at_the_deadline(parties: Parties) 
 
     with pytest.raises(HelperAwayError):
         asyncio.run(ask(parties, "127.0.0.1:9", terms, parties.members([0, 1], terms), for_s=0.3))
+
+
+def test_a_caller_that_falls_silent_is_let_go(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.helper.service.PIECE_S", 0.1)
+
+    async def run() -> str:
+        async with serving(parties) as address:
+            credentials = grpc.ssl_channel_credentials(
+                certificate_pem(parties.authority.certificate), *caller_keys(parties.issuer)
+            )
+            async with grpc.aio.secure_channel(address, credentials) as channel:
+                call = HelperStub(channel).Unmask()
+                await call.write(pb.UnmaskRequest(terms=whole_terms()))
+                await call.read()
+                with pytest.raises(grpc.aio.AioRpcError) as failed:
+                    await call.read()
+        return str(dict(failed.value.trailing_metadata() or ()).get(CODE_KEY))
+
+    assert asyncio.run(run()) == HelperCode.TOO_SLOW
+
+
+@pytest.mark.parametrize(
+    ("failure", "line"),
+    [
+        (OSError(errno.ENOSPC, "/home/helper is full"), LINES[HelperCode.DISK_FULL]),
+        (RuntimeError("/home/helper"), LINES[HelperCode.HELPER_FAILED]),
+    ],
+)
+def test_a_helper_that_fails_tells_no_path_and_is_asked_again(
+    parties: Parties,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: Exception,
+    line: str,
+) -> None:
+    terms = terms_of()
+    members = parties.members([0, 1], terms)
+    record, failures = Answers.record, [failure]
+
+    def fail_once(*arguments: Any, **named: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return record(*arguments, **named)
+
+    monkeypatch.setattr(Answers, "record", fail_once)
+
+    assert asked(parties, terms, members)
+
+    (away,) = [text for text in caplog.messages if "is asked again" in text]
+    assert away == f"the helper is away, and is asked again: {line}"
+
+
+def test_every_code_has_one_line() -> None:
+    assert LINES.keys() == set(HelperCode)
+    assert all(line and "\n" not in line and "%" not in line for line in LINES.values())
