@@ -8,6 +8,7 @@ from models.compression.update_format import update_formats
 from models.plan.plan import Plan
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
+from privacy.identities.succession import read_former
 from privacy.noise.secure_gaussian import NoiseKeys
 from server.config.federation import FederationConfig
 from server.devices.known_helper import known_helper
@@ -99,8 +100,11 @@ def masked_arrivals(
     if helper is None or config.helper is None:
         raise ValueError('only a federation of privacy.mode = "masked" has masked updates')
     opener = MaskedOpener(Masks(plan), identity)
+    former = read_former(folder.authority).root_certificates
     kept = HelperAnswers(
-        folder.helper_answers, authority=issuer.certificate, run=bytes.fromhex(plan.run)
+        folder.helper_answers,
+        authorities=(issuer.certificate, *former),
+        run=bytes.fromhex(plan.run),
     )
     call = HelperCall(config.helper.address, issuer, kept, storage.threads)
     masked_sum = MaskedSum(config, storage.store, storage.inbox, opener, releases=storage.releases)

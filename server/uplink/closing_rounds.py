@@ -14,6 +14,7 @@ from typing import Protocol
 from torch import Tensor
 
 from models.plan.plan import Plan
+from privacy.identities.certificates import CertificateError
 from privacy.noise.masked_settings import MaskedNoise
 from server.closing.close import Closed
 from server.closing.masked_close import MasksDoNotCancelError
@@ -33,6 +34,7 @@ _CONNECT_S = 2.0
 _TOO_FEW = "too_few_updates: too few updates are left that can be summed"
 _UNUSABLE = "updates_unusable: the updates could not be aggregated"
 _AWAY = "helper_away: the helper did not answer before the deadline"
+_UNCERTIFIED = "caller_uncertified: no key can be certified now with which to call the helper"
 _DO_NOT_CANCEL = "masks_do_not_cancel: the masks of a sum do not cancel, whoever is to blame"
 
 
@@ -135,6 +137,9 @@ class MaskedRounds:
             raise NotClosedError(_AWAY) from None
         except HelperRefusedError as refused:
             raise NotClosedError(f"helper_refused ({refused.code}): {refused}") from None
+        except CertificateError as error:
+            _LOG.error("round %s cannot be closed: %s", order.round_number, error)
+            raise NotClosedError(_UNCERTIFIED) from None
         except ValueError as error:
             _LOG.error("round %s cannot be closed: %s", order.round_number, error)
             raise NotClosedError(_UNUSABLE) from None
