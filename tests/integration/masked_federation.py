@@ -32,6 +32,7 @@ from privacy.masking.helper_answer import SignedAnswer, read_answers
 from privacy.masking.keystream import add_keystream
 from privacy.masking.mask_form import MaskForm
 from privacy.masking.packing import pack
+from privacy.masking.rotation import rotate
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import Direction, seal
 from protos import federation_pb2 as pb
@@ -231,14 +232,14 @@ def made_up(plan: Plan, round_number: int, name: str) -> FlatVector:
 
 
 def on_grid(layout: MaskedLayout, plan: Plan, update: FlatVector) -> NDArray[np.int64]:
-    """Lay an update of full weight on the grid, each element rounded to the nearest."""
+    """Lay an update of full weight on the grid, rotated, each element rounded to the nearest."""
     assert plan.privacy.clipping_norm is not None
     values = np.zeros(layout.noised_count)
     values[: len(update)] = update / np.float64(plan.privacy.clipping_norm)
     values[layout.weights] = layout.weight_entry
     vector = np.ones(layout.element_count, np.int64)
-    for where, step, _ in layout.grid.parts:
-        vector[: layout.noised_count][where] = np.rint(values[where] / step)
+    rotate(values)
+    vector[: layout.noised_count] = np.rint(values / layout.grid.step)
     return vector
 
 

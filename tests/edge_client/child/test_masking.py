@@ -18,6 +18,7 @@ from privacy.identities.party import Identity
 from privacy.masking.keystream import add_keystream
 from privacy.masking.mask_form import MaskForm
 from privacy.masking.packing import unpack
+from privacy.masking.rotation import rotate_back
 from privacy.masking.sealed_seed import open_seed, seed_context
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import Direction, open_sealed
@@ -103,11 +104,11 @@ def test_the_seed_that_the_helper_opens_takes_the_mask_off(
     vector = unmasked(layout, packed, seed)
 
     assert (vector[layout.noised_count :] == 1).all()
-    # The update is at most as long as the clip; noise is a hundredth of it.
-    update = vector[: layout.schema.element_count] * layout.grid.step
-    assert 0 < np.linalg.norm(update) < 2
-    weight = vector[layout.weights] * layout.grid.wide_step
-    assert weight == pytest.approx([layout.weight_entry], abs=0.1)
+    message = vector[: layout.noised_count] * layout.grid.step
+    rotate_back(message)
+    # The update is at most as long as the clip, and each element's noise is a hundredth of it.
+    assert 0 < np.linalg.norm(message[: layout.schema.element_count]) < 2
+    assert message[layout.weights] == pytest.approx([layout.weight_entry], abs=0.1)
 
 
 def test_a_device_that_trains_again_never_masks_two_vectors_with_one_seed(
