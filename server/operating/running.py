@@ -182,13 +182,8 @@ class _Parts:
             identity=identity,
             threads=threads,
         )
-        for part in (
-            self._tls,
-            self._arrivals.opener,
-            self._membership,
-            self._shelf,
-            self._personal,
-        ):
+        parts = (self._tls, self._arrivals.opener, self._membership, self._shelf, self._personal)
+        for part in parts:
             self._renewal.tell(part.take_identity)
         # The parts that drive rounds, from the top of the house down.
         self._gate = RoundGate(config, store, run, published=storage.releases.newest_head)
