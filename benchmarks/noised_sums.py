@@ -9,7 +9,8 @@ Both get the same noise multiplier and clipping norm, so they spend the same eps
     measured_sums_over_mean_kappa_K  The same, measured on what closes of such a round release.
     perplexity_ON_kappa_K_z_Z,       Test perplexity and top-3 recall of a keyboard trained with the
     recall_ON_kappa_K_z_Z            noise of a cohort of ``--cohort`` on the clients at hand, as
-                                     ``sotto-simulate tune`` tries it; ON is ``mean`` or ``sums``.
+                                     ``sotto-simulate tune`` tries it; ON is ``mean`` or ``sums``,
+                                     and both take steps of the same length.
 
     python -m benchmarks.noised_sums --quick
     python -m benchmarks.noised_sums --preset keyboard-sms --data DATA
@@ -23,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -39,7 +41,8 @@ from simulation.figures.over_seeds import over_seeds
 from simulation.population.dealing import build_population
 from simulation.population.population import Population
 from simulation.runs.runner import RunOptions, run_simulation
-from simulation.tuning.candidate import Candidate, Deployment, promise_of, trial_tables
+from simulation.tuning.candidate import Candidate, Deployment, promise_of
+from simulation.tuning.trial import trial_tables
 from simulation.workers.processes import processor_count
 
 CLIENTS, LAYERS, WIDTH = 100, 6, 20_000
@@ -155,10 +158,14 @@ def train(
     config = config_from(tables, "the preset")
     schema = config.schema.with_roles(*SENT)
     deployment = Deployment(population_size=POPULATION, rounds=config.rounds.cap, delta=1e-7)
+    # A mean over places steps less far the more of them stay empty; both sides step alike here.
+    step = 1 / promise_of(candidate, deployment, schema).fill
+    candidate = msgspec.structs.replace(candidate, server_step_size=step)
     trial = trial_tables(
         tables,
         candidate,
         promise_of(candidate, deployment, schema),
+        deployment=deployment,
         cohort_at_hand=config.rounds.cohort_size_of(len(population.clients)),
         schema=schema,
     )

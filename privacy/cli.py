@@ -97,7 +97,7 @@ def _epsilon(asked: Epsilon) -> None:
     elif asked.plan is not None:
         answer = budget_commands.epsilon_of_plan(asked.plan, second_opinion=asked.second_opinion)
     elif asked.source == "ftrl":
-        answer = budget_commands.epsilon_of_trees(asked)
+        answer = budget_commands.epsilon_of_correlated(asked)
     elif asked.source == "masked":
         answer = budget_commands.epsilon_of_masked(asked)
     else:
@@ -109,7 +109,7 @@ def _noise(asked: Noise) -> None:
     """Find the least noise for a target epsilon.
 
     Find the least noise multiplier that keeps a run within epsilon at delta; with --mode ftrl that
-    of each node of the tree.
+    of each node of the tree, with --mechanism blt that of each round, and the buffers to write.
     """
     _tell(budget_commands.noise_for(asked), as_json=asked.json)
 

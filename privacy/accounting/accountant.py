@@ -1,9 +1,10 @@
 """Epsilon of a sequence of releases, refused where two accountants disagree.
 
-The figure is the PLD's (`privacy.accounting.pld`); the second opinion is Opacus' PRV. Trees are
-accounted by zero-concentrated differential privacy (`privacy.accounting.tree`). The chance that a
-draw had more people than slots is taken off delta before any accountant sees it. A figure is one
-onlooker's: readers' unless the coordinator is named.
+The figure is the PLD's (`privacy.accounting.pld`); the second opinion is Opacus' PRV. Noise that is
+correlated over rounds is accounted for by zero-concentrated differential privacy
+(`privacy.accounting.tree`, `privacy.accounting.toeplitz`). The chance that a draw had more people
+than slots is taken off delta before any accountant sees it. A figure is one onlooker's: readers'
+unless the coordinator is named.
 """
 
 import math
@@ -42,7 +43,7 @@ class PrivacyReport(msgspec.Struct, frozen=True, kw_only=True):
         onlooker: The party against whom the figures hold.
         epsilon: ε at ``delta``; infinite where the onlooker saw anything without a guarantee.
         delta: δ, the chance of too many people in a draw included.
-        epsilon_pld: ε by PLD; None for trees and where nothing bounds it.
+        epsilon_pld: ε by PLD; None for trees and buffers, and where nothing bounds it.
         epsilon_prv: ε by PRV; None as above, and where ε is above 100.
         rho: ρ of zero-concentrated differential privacy; None where sampling amplifies.
         overflow: Part of delta that is the chance of too many people in a draw.
@@ -83,8 +84,8 @@ def epsilon_of_tally(total: Tally, delta: float, *, coarseness: float = 1.0) -> 
     left = _delta_left(total, delta)
     if total.unprotected:
         return math.inf
-    if total.tree is not None:
-        # With a tree ρ is always defined.
+    if total.is_correlated:
+        # There ρ is always defined.
         return epsilon_of_rho(total.rho or 0.0, left) + total.loss_beside
     return epsilon_by_pld(total, left, coarseness=coarseness) + total.loss_beside
 
@@ -129,7 +130,7 @@ def report_of_tally(total: Tally, delta: float, *, second_opinion: str = "prv") 
     """Return `report` of events already added up."""
     check_second_opinion(second_opinion)
     epsilon = epsilon_of_tally(total, delta)
-    by_pld = None if total.unprotected or total.tree is not None else epsilon
+    by_pld = None if total.unprotected or total.is_correlated else epsilon
     by_prv = None
     if by_pld is not None and by_pld <= LARGEST_CHECKED_EPSILON:
         try:

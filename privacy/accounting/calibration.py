@@ -1,7 +1,7 @@
 """The least noise that keeps a run within a privacy budget."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from privacy.accounting.accountant import epsilon_of_tally
 from privacy.accounting.checked_values import (
@@ -11,7 +11,7 @@ from privacy.accounting.checked_values import (
     check_sampling_rate,
 )
 from privacy.accounting.tally import Tally, gaussian_tally, masked_tally
-from privacy.accounting.tree import epsilon_of_rho, tree_sensitivity_squared
+from privacy.accounting.tree import epsilon_of_rho
 
 _STEP = 1e-4
 _LEAST, _MOST = 1e-2, 1e7
@@ -61,27 +61,21 @@ def _least(target_epsilon: float, delta: float, run: Callable[[float], Tally]) -
     return round(steps * _STEP, 4)
 
 
-def tree_noise_multiplier_for(
-    target_epsilon: float,
-    delta: float,
-    tree_leaves: Sequence[int],
-    *,
-    min_separation: int,
-    max_participation: int,
+def correlated_noise_multiplier_for(
+    target_epsilon: float, delta: float, sensitivity_squared: float
 ) -> float:
-    """Return the least z of each node that keeps trees of noise within ε at δ, in steps of 0.0001.
+    """Return the least z of each draw that keeps correlated noise within ε at δ.
 
-    The trees and the limits on people are those of `tree_sensitivity_squared`. Raises ValueError if
-    a value is missing or out of its range, or no z below 10^7 is enough.
+    The squared sensitivity is that of the whole run, in units of one round's: of
+    `tree_sensitivity_squared` or `buffered_sensitivity_squared`. z is rounded up to a multiple of
+    0.0001. Raises ValueError if a value is missing or out of its range, or no z below 10^7 is
+    enough.
     """
     check_epsilon(target_epsilon, "target_epsilon")
     check_delta(delta)
-    squared = tree_sensitivity_squared(
-        tree_leaves, min_separation=min_separation, max_participation=max_participation
-    )
 
     def rho(z: float) -> float:
-        return squared / (2 * z**2)
+        return sensitivity_squared / (2 * z**2)
 
     def excess(log_z: float) -> float:
         epsilon = epsilon_of_rho(rho(math.exp(log_z)), delta)

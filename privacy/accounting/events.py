@@ -10,6 +10,8 @@ References:
         ICML 2021, arXiv:2103.00039 (tree aggregation).
     Kairouz, Liu, Steinke, "The Distributed Discrete Gaussian Mechanism for Federated Learning with
         Secure Aggregation", ICML 2021, arXiv:2102.06387 (noise from the devices).
+    McMahan, Xu, Zhang, "A Hassle-free Algorithm for Private Learning in Practice: Don't Use Tree
+        Aggregation, Use BLTs", EMNLP 2024, arXiv:2408.08868 (buffered noise).
 """
 
 from typing import Literal
@@ -17,6 +19,7 @@ from typing import Literal
 import msgspec
 
 from privacy.accounting.checked_values import (
+    check_buffers,
     check_count,
     check_noise_multiplier,
     check_sampling_rate,
@@ -118,6 +121,33 @@ class TreeRelease(_Event, frozen=True, kw_only=True, tag="tree"):
         check_count(self.tree_number, "tree_number", least=0)
 
 
+class BufferedRelease(_Event, frozen=True, kw_only=True, tag="blt"):
+    """One round's aggregate, with noise that is correlated over rounds through buffers.
+
+    Attributes:
+        noise_multiplier: z of each round's own draw: noise standard deviation over the L2
+            sensitivity of one round's aggregate under ``adjacency``.
+        adjacency: Neighbouring relation for which the sensitivity holds.
+        min_separation: As in ``TreeRelease``.
+        max_participation: As in ``TreeRelease``.
+        buffer_decays: θ of every buffer, in (0, 1); the matrix C of `privacy.accounting.toeplitz`.
+        buffer_scales: ω of every buffer, above 0; at most 1 together.
+    """
+
+    noise_multiplier: float
+    adjacency: Adjacency
+    min_separation: int
+    max_participation: int
+    buffer_decays: tuple[float, ...]
+    buffer_scales: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_noise_multiplier(self.noise_multiplier)
+        check_count(self.min_separation, "min_separation")
+        check_count(self.max_participation, "max_participation")
+        check_buffers(self.buffer_decays, self.buffer_scales)
+
+
 class LocalRelease(_Event, frozen=True, kw_only=True, tag="local"):
     """One attempt at a round in which each device noises its own update before sending it.
 
@@ -191,6 +221,7 @@ class UnprotectedRelease(_Event, frozen=True, kw_only=True, tag="unprotected"):
 PrivacyEvent = (
     GaussianRelease
     | TreeRelease
+    | BufferedRelease
     | LocalRelease
     | MaskedAttempt
     | MaskedRelease

@@ -12,6 +12,8 @@ import math
 from privacy.accounting.accountant import epsilon_of_tally
 from privacy.accounting.onlookers import AGAINST, NOT_AGAINST_COORDINATOR, Onlooker
 from privacy.accounting.tally import Tally, gaussian_tally
+from privacy.accounting.toeplitz import buffered_prefix_variances
+from privacy.accounting.tree import tree_prefix_variances
 from privacy.commands.answer import Answer, Figure, in_words
 from privacy.commands.budget import CHEAP_ATTENTION, price_line
 from privacy.commands.federation_file import (
@@ -180,11 +182,12 @@ def _noise(tables: FederationTables, privacy: _Calibrated) -> Answer:
     else:
         sensitivity = aggregate_sensitivity(tables, privacy.adjacency)
         of_whole = "the sums" if noises_sums(privacy) else "the aggregate"
-        where = of_whole if isinstance(privacy, CentralNoise) else "each node of the tree"
+        where = of_whole if isinstance(privacy, CentralNoise) else _correlated(privacy)
     drawn, reasons = _drawn_multiplier(privacy, tables.personalisation.vector_count)
     whole = f"; {privacy.noise_multiplier:g} together with {reasons}" if reasons else ""
     priced = _price(tables, privacy, sensitivity)
     released = _released(tables, drawn * sensitivity)
+    in_models = _noise_of_models(tables, privacy, drawn * sensitivity)
     return Answer(
         {
             "noise_multiplier": privacy.noise_multiplier,
@@ -192,6 +195,7 @@ def _noise(tables: FederationTables, privacy: _Calibrated) -> Answer:
             "sensitivity": sensitivity,
             "noise_std": drawn * sensitivity,
             **released.figures,
+            **in_models.figures,
             **priced.figures,
         },
         [
@@ -199,6 +203,7 @@ def _noise(tables: FederationTables, privacy: _Calibrated) -> Answer:
             f"deviation {drawn * sensitivity:.4g} on every parameter of {where}, before the "
             "server's step.",
             *released.lines,
+            *in_models.lines,
             *priced.lines,
         ],
     )
@@ -211,6 +216,30 @@ def _released(tables: FederationTables, noise_std: float) -> Answer:
         return Answer({}, [])
     strength = rule.attention_strength if rule.rule == "attentive" else 0.0
     return released_noise(noise_std, clients, strength)
+
+
+def _correlated(privacy: TreeNoise) -> str:
+    return "each node of the tree" if privacy.buffers is None else "each round's draw"
+
+
+def _noise_of_models(tables: FederationTables, privacy: _Calibrated, std: float) -> Answer:
+    """Return how much of noise that is correlated over rounds a model holds; or nothing."""
+    if not isinstance(privacy, TreeNoise):
+        return Answer({}, [])
+    cap = tables.rounds.cap
+    if privacy.buffers is None:
+        length = privacy.restart_rounds or cap
+        leaves = [min(length, cap - first) for first in range(0, cap, length)]
+        largest = std * math.sqrt(max(tree_prefix_variances(leaves)))
+        words = "the noisiest model holds"
+    else:
+        largest = std * math.sqrt(buffered_prefix_variances(*privacy.buffers, cap)[-1])
+        count = len(privacy.buffers[0])
+        words = f"{count} buffers take {8 * count} bytes a parameter; the last model holds"
+    return Answer(
+        {"model_noise_std": largest},
+        [f"Correlated over rounds: {words} noise of standard deviation {largest:.4g}."],
+    )
 
 
 def _drawn_multiplier(privacy: _Calibrated, vectors: int) -> tuple[float, str]:

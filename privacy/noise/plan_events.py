@@ -9,6 +9,7 @@ from typing import assert_never
 
 from privacy.accounting.budget import PrivacyBudget
 from privacy.accounting.events import (
+    BufferedRelease,
     EvaluationRelease,
     GaussianRelease,
     LocalRelease,
@@ -49,13 +50,7 @@ def event_of(round_number: int, rounds: Participation, privacy: PrivacySettings)
                 sampling=_coins(rounds, privacy),
             )
         case TreeNoise():
-            return TreeRelease(
-                noise_multiplier=privacy.noise_multiplier,
-                adjacency=privacy.adjacency,
-                min_separation=privacy.min_separation,
-                max_participation=privacy.max_participation,
-                tree_number=privacy.place_in_tree(round_number)[0],
-            )
+            return _correlated(round_number, privacy)
         case MaskedNoise():
             return MaskedRelease(
                 noise_multiplier=privacy.noise_multiplier,
@@ -182,6 +177,26 @@ def _honest(rounds: Participation, privacy: MaskedNoise) -> int:
             "contributors counts"
         )
     return privacy.honest_contributors(rounds.quorum)
+
+
+def _correlated(round_number: int, privacy: TreeNoise) -> TreeRelease | BufferedRelease:
+    if privacy.buffers is None:
+        return TreeRelease(
+            noise_multiplier=privacy.noise_multiplier,
+            adjacency=privacy.adjacency,
+            min_separation=privacy.min_separation,
+            max_participation=privacy.max_participation,
+            tree_number=privacy.place_in_tree(round_number)[0],
+        )
+    decays, scales = privacy.buffers
+    return BufferedRelease(
+        noise_multiplier=privacy.noise_multiplier,
+        adjacency=privacy.adjacency,
+        min_separation=privacy.min_separation,
+        max_participation=privacy.max_participation,
+        buffer_decays=decays,
+        buffer_scales=scales,
+    )
 
 
 def _coins(rounds: Participation, privacy: CentralNoise) -> SecretCoinFlips | None:

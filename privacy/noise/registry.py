@@ -6,6 +6,7 @@ one line here.
 
 from typing import assert_never
 
+from privacy.noise.blt import BufferedGaussian
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.gaussian import CentralGaussian, LocalGaussian
 from privacy.noise.masked import MaskedShares
@@ -16,7 +17,8 @@ from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, Privac
 from privacy.noise.tree import TreeGaussian
 
 
-def noise_mode(settings: PrivacySettings) -> NoiseMode:
+# One return for each mode.
+def noise_mode(settings: PrivacySettings) -> NoiseMode:  # noqa: PLR0911
     """Return the mode that the settings name."""
     match settings:
         case NoNoise():
@@ -30,7 +32,9 @@ def noise_mode(settings: PrivacySettings) -> NoiseMode:
         case CentralNoise():
             return CentralGaussian(settings)
         case TreeNoise():
-            return TreeGaussian(settings)
+            return (
+                TreeGaussian(settings) if settings.buffers is None else BufferedGaussian(settings)
+            )
         case MaskedNoise():
             return MaskedShares(settings)
         case _:

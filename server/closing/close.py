@@ -51,7 +51,8 @@ class Closed:
 
     Attributes:
         parameters: The next released parameters, flat float32, shape ``(elements,)``.
-        clipped_count: Clients whose update the server had to clip: no honest one.
+        clipped_count: Clients whose update the server had to clip: no honest one. None under masks,
+            where nobody can see it.
         aggregation_weights: None if the noise mode guarantees privacy (weights are functions of
             private updates) or the rule has no weights.
         next_clipping_norm: C of the next round in parameter units, if it follows the clients'.
@@ -64,7 +65,7 @@ class Closed:
 
     parameters: Tensor
     contribution_count: int
-    clipped_count: int
+    clipped_count: int | None
     aggregation_weights: AggregationWeights | None
     next_clipping_norm: float | None = None
     screened: Mapping[str, int] = field(default_factory=dict)
@@ -268,14 +269,11 @@ def next_parameters(before: Tensor, aggregate: Tensor, closing: Closing) -> Tens
     """Take the server's step along an aggregate, noise and all, and return what is released.
 
     Args:
-        before: As ``parameters`` of ``close_round``.
+        before: As ``parameters`` of ``close_round``; ValueError if they leave the finite numbers.
         aggregate: Of the shared tensors, shape ``(elements,)``; its memory may be used.
-
-    Raises:
-        ValueError: If the result is not finite.
     """
-    step_size, shared = closing.aggregation.server_step_size, _shared_of(before, closing)
-    stepped = torch.add(shared, aggregate, alpha=step_size, out=aggregate)
+    size = closing.aggregation.server_step_size
+    stepped = torch.add(_shared_of(before, closing), aggregate, alpha=size, out=aggregate)
     after = closing.mode.after_step(stepped.float(), closing.generator if closing.seeded else None)
     _check_finite(after)
     if closing.release_step is not None:
@@ -310,7 +308,7 @@ def _check_roles(schema: Schema, privacy: PrivacySettings) -> None:
         raise ValueError("schema must hold no personal tensor: those never leave a device")
     if isinstance(privacy, TreeNoise) and schema.with_roles(Role.GENERATED).tensors:
         raise ValueError(
-            "a tree of noise covers sums of the shared tensors only, and the schema has generated "
+            "mode ftrl noises sums of the shared tensors only, and the schema has generated "
             'ones; set privacy.mode = "central"'
         )
 

@@ -98,7 +98,12 @@ def _check_masked(config: FederationSettings) -> None:
             config.compression,
             hides_examples=config.training.example_privacy is not None,
         )
-        check_masked_sums(config.privacy, config.aggregation, config.rounds)
+        check_masked_sums(
+            config.privacy,
+            config.aggregation,
+            config.rounds,
+            example_cap=config.training.example_cap,
+        )
 
 
 def _check_robust(config: FederationSettings) -> None:
@@ -123,8 +128,8 @@ def _schemas_of_stages(config: FederationSettings) -> Iterator[Schema]:
     check_growth(config.model, growth)
     if isinstance(config.privacy, TreeNoise):
         raise ValueError(
-            'growth must be absent with privacy.mode = "ftrl": a tree sums noise of one '
-            'dimension from its first round on; set privacy.mode = "central"'
+            'growth must be absent with privacy.mode = "ftrl": its noise is of one '
+            'dimension from the first round on; set privacy.mode = "central"'
         )
     if config.privacy.layer_ratios:
         raise ValueError(

@@ -79,7 +79,7 @@ def _of_people(
         case MaskedNoise():
             lines += _against_coordinator(config, privacy, spent, len(unpaid))
         case CentralNoise() | TreeNoise():
-            lines += _price_of_attention(config, privacy)
+            lines += [*_buffers(config, privacy), *_price_of_attention(config, privacy)]
     return lines
 
 
@@ -117,6 +117,16 @@ def _beside(config: FederationConfig) -> list[str]:
             "covers the people whose text it was learned from"
         )
     return lines
+
+
+def _buffers(config: FederationConfig, privacy: CentralNoise | TreeNoise) -> list[str]:
+    if isinstance(privacy, CentralNoise) or privacy.buffers is None:
+        return []
+    held = 8 * len(privacy.buffers[0]) * config.schema.with_roles(Role.SHARED).element_count
+    return [
+        f"the buffers of its noise take {held / 1e6:,.3g} MB beside the model; after a restart "
+        "the first round that closes draws the noise of all rounds before it again"
+    ]
 
 
 def _price_of_attention(config: FederationConfig, privacy: CentralNoise | TreeNoise) -> list[str]:

@@ -16,9 +16,11 @@ def figures_of_updates(
     order: Close, closed: Closed, refusals: Mapping[str, int]
 ) -> dict[str, Metric]:
     """Return the counts over a round's updates as they came; no noise covers them."""
+    # Nobody sees under a mask whose update should have been clipped.
+    clipped = {} if closed.clipped_count is None else {"clipped": closed.clipped_count}
     return {
         "contributions": closed.contribution_count,
-        "clipped": closed.clipped_count,
+        **clipped,
         **{f"refused_{code}": count for code, count in refusals.items()},
         **{f"screened_{reason}": count for reason, count in closed.screened.items()},
     }

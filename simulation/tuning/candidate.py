@@ -1,29 +1,25 @@
-"""Say what one candidate setting promises where it is to be deployed, and how to try it here.
-
-Noise is added to a mean, so a cohort of thousands hardly feels what destroys a cohort of ten. A
-trial therefore adds the deployment's noise, ``Promise.noise_std``, to the mean of the few clients
-at hand. Where the cohorts differ, the result is an extrapolation: it assumes that more clients of
-the same kind would not change the mean.
+"""Say what one candidate setting promises where it is to be deployed.
 
 Under ``masked`` the noise of all contributors is in the model, and that of the honest ones among
 the fewest counts: what deploys has a quorum of 0.8 of its cohort.
 """
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from models.vector.schema import Schema
 from privacy.accounting.accountant import epsilon_of_tally
+from privacy.accounting.buffer_design import Buffers, design_buffers
 from privacy.accounting.checked_values import check_delta
 from privacy.accounting.events import (
     Adjacency,
+    BufferedRelease,
     GaussianRelease,
     LocalRelease,
     MaskedRelease,
     SecretCoinFlips,
-    TreeRelease,
 )
 from privacy.accounting.slot_overflow import slot_count_for
 from privacy.accounting.tally import Tally
@@ -39,8 +35,6 @@ ADJACENCY: Adjacency = "zero-out"
 NoiseOn = Literal["mean", "sums"]
 _LEAST_OF_COHORT = 0.8
 """Share of a masked cohort with which its round may close."""
-# A trial promises nothing to anybody: its people are test data.
-_PROMISES_NOTHING = {"adjacency": ADJACENCY, "delta": 0.1, "epsilon_budget": 1e12}
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +118,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
             sees updates before any noise.
         slot_count: M, places of a round.
         noise_std: Standard deviation of the noise on the aggregate, in parameter units, before the
-            server's step. With ``ftrl``: of one node of the tree. With noise on sums: the least,
+            server's step. With ``ftrl``: of each round's own draw. With noise on sums: the least,
             where every weight is 1.
         fill: Expected share of filled slots; an empty one pulls the mean to zero, but not where
             sums are noised.
@@ -165,7 +159,7 @@ def promise_of(candidate: Candidate, deployment: Deployment, schema: Schema) -> 
             )
             tally = tally.plus(event, times)
         case "ftrl":
-            tally = tally.plus(_leaf(candidate, deployment), times)
+            tally = tally.plus(_buffered(candidate, deployment), times)
         case "local":
             tally = tally.plus(LocalRelease(noise_multiplier=candidate.noise_multiplier), times)
         case "masked":
@@ -211,49 +205,12 @@ def honest_contributors(candidate: Candidate, deployment: Deployment) -> int:
     return max(1, math.ceil(round(deployment.honest_share * masked_quorum(candidate), 9)))
 
 
-# TOML tables hold values of any TOML type.
-def trial_tables(
-    tables: dict[str, Any],
-    candidate: Candidate,
-    promise: Promise,
-    *,
-    cohort_at_hand: int,
-    schema: Schema,
-) -> dict[str, Any]:
-    """Return the configuration that tries a candidate with the clients at hand.
+def buffers(candidate: Candidate, deployment: Deployment) -> Buffers:
+    """Return the buffers of least noise for one candidate of mode ``ftrl``.
 
-    Draws need not be secret here and are seeded, so that seeds can be compared. ``central`` is one
-    draw on the server and ``local`` one a client, of the deployment's size; ``ftrl`` is tried as
-    itself, since its noise is correlated over the rounds. Noise on sums is tried as itself too, for
-    its share of a layer follows from the weights: with as much less of it as there are fewer
-    clients, both sums have the relative noise that they would have in the deployment. So is
-    ``masked``, with one draw of the server for the sum of all shares.
+    Noise along a tree is not tried: it left more in the model at every setting that was measured.
     """
-    step = candidate.server_step_size * promise.fill
-    aggregation = msgspec.to_builtins(
-        msgspec.structs.replace(candidate.aggregation, server_step_size=step)
-    )
-    privacy: dict[str, Any] = {"clipping_norm": candidate.clipping_norm}
-    match candidate.mode:
-        case "central" if candidate.noises_sums:
-            privacy |= _summed_tables(candidate, cohort_at_hand)
-            tables = _with_places(tables, cohort_at_hand)
-        case "central":
-            # That mode adds its draw after the step: scaled here as the step would.
-            magnitude = candidate.server_step_size * promise.noise_std
-            privacy |= {"mode": "paper-server", "randomisation_magnitude": magnitude}
-        case "local":
-            # One client's draw, so that the mean over the clients at hand has the right size.
-            magnitude = promise.noise_std / promise.fill * math.sqrt(cohort_at_hand)
-            privacy |= {"mode": "paper", "randomisation_magnitude": magnitude}
-        case "ftrl":
-            privacy |= _tree_tables(candidate, promise, cohort_at_hand, schema)
-            tables = _with_places(tables, cohort_at_hand)
-        case "masked":
-            multiplier = _multiplier_of_shares(candidate, promise, cohort_at_hand, schema)
-            privacy |= _on_sums(multiplier)
-            tables = _with_places(tables, cohort_at_hand)
-    return {**tables, "privacy": privacy, "aggregation": aggregation}
+    return design_buffers(deployment.rounds, *participation(candidate, deployment))
 
 
 def _slot_count(candidate: Candidate, deployment: Deployment) -> int:
@@ -270,14 +227,15 @@ def _slot_count(candidate: Candidate, deployment: Deployment) -> int:
 def _noise_std(candidate: Candidate, deployment: Deployment, schema: Schema, slots: int) -> float:
     if candidate.mode == "local":
         return candidate.noise_multiplier * 2 * candidate.clipping_norm / math.sqrt(slots)
-    of_one = candidate.noise_multiplier * _sensitivity(candidate, schema, slots)
+    of_one = candidate.noise_multiplier * sensitivity_of(candidate, schema, slots)
     if candidate.mode == "masked":
         # Every contributor's share is in the sum, and the honest ones alone make z.
         of_one *= math.sqrt(slots / honest_contributors(candidate, deployment))
     return of_one / candidate.cohort if candidate.noises_sums else of_one
 
 
-def _sensitivity(candidate: Candidate, schema: Schema, slots: int) -> float:
+def sensitivity_of(candidate: Candidate, schema: Schema, slots: int) -> float:
+    """Return how far one person moves what a candidate noises, among so many places."""
     sensitivity = summed_sensitivity if candidate.noises_sums else aggregate_sensitivity
     return sensitivity(
         candidate.aggregation,
@@ -288,50 +246,14 @@ def _sensitivity(candidate: Candidate, schema: Schema, slots: int) -> float:
     )
 
 
-def _leaf(candidate: Candidate, deployment: Deployment) -> TreeRelease:
+def _buffered(candidate: Candidate, deployment: Deployment) -> BufferedRelease:
     separation, most = participation(candidate, deployment)
-    return TreeRelease(
+    decays, scales = buffers(candidate, deployment)
+    return BufferedRelease(
         noise_multiplier=candidate.noise_multiplier,
         adjacency=ADJACENCY,
         min_separation=separation,
         max_participation=most,
-        tree_number=0,
+        buffer_decays=decays,
+        buffer_scales=scales,
     )
-
-
-def _tree_tables(
-    candidate: Candidate, promise: Promise, cohort_at_hand: int, schema: Schema
-) -> dict[str, Any]:
-    """Return the tree's settings with the multiplier that gives the deployment's noise here."""
-    if candidate.noises_sums:
-        of_mode = _summed_tables(candidate, cohort_at_hand)
-    else:
-        here = _sensitivity(candidate, schema, cohort_at_hand)
-        of_mode = {"noise_multiplier": promise.noise_std / here, **_PROMISES_NOTHING}
-    return {**of_mode, "mode": "ftrl", "min_separation": 1, "max_participation": 1_000_000}
-
-
-def _multiplier_of_shares(
-    candidate: Candidate, promise: Promise, cohort_at_hand: int, schema: Schema
-) -> float:
-    """Return the multiplier on the sums at hand that divides to the noise of all shares."""
-    return promise.noise_std * cohort_at_hand / _sensitivity(candidate, schema, cohort_at_hand)
-
-
-def _summed_tables(candidate: Candidate, cohort_at_hand: int) -> dict[str, Any]:
-    """Return settings under which few clients' sums have the relative noise of the deployment's."""
-    return _on_sums(candidate.noise_multiplier * cohort_at_hand / candidate.cohort)
-
-
-def _on_sums(multiplier: float) -> dict[str, Any]:
-    on_sums = {"mode": "central", "noise_multiplier": multiplier, "noise_on": "sums"}
-    return {**on_sums, **_PROMISES_NOTHING}
-
-
-def _with_places(tables: dict[str, Any], cohort_at_hand: int) -> dict[str, Any]:
-    """Return the tables with as many places as clients at hand: a guarantee fixes their number."""
-    rounds = {**tables["rounds"], "cohort_size": cohort_at_hand}
-    rounds.pop("participation_rate", None)
-    if rounds.pop("population_size", None) is not None:
-        rounds["selection"] = "drawn"  # Places of secret coins are more than those at hand.
-    return {**tables, "rounds": rounds}

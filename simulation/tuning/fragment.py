@@ -9,6 +9,7 @@ from simulation.tuning.candidate import (
     ADJACENCY,
     Candidate,
     Deployment,
+    buffers,
     masked_quorum,
     participation,
 )
@@ -69,6 +70,10 @@ def _of_mode(candidate: Candidate, deployment: Deployment) -> Iterator[tuple[str
         separation, most = participation(candidate, deployment)
         yield "min_separation", separation
         yield "max_participation", most
+        decays, scales = buffers(candidate, deployment)
+        yield "mechanism", "blt"
+        yield "buffer_decays", decays
+        yield "buffer_scales", scales
 
 
 # The dictionaries below are TOML tables: their values are of any TOML type.
@@ -81,7 +86,8 @@ def _rounds(candidate: Candidate, deployment: Deployment) -> dict[str, Any]:
             "selection": "sampled",
             "participation_rate": candidate.cohort / deployment.population_size,
             "population_size": deployment.population_size,
-            "quorum": 1,
+            # Devices ask how few may come where an empty place is no zero.
+            "quorum": max(1, candidate.cohort // 2) if candidate.noises_sums else 1,
             "close_early": False,
         }
     if candidate.mode == "masked":

@@ -22,9 +22,9 @@ from simulation.tuning.candidate import (
     Rule,
     promise_of,
     rule_settings,
-    trial_tables,
 )
 from simulation.tuning.early_stop import PERPLEXITY, Bar, Watch
+from simulation.tuning.trial import trial_tables
 
 RECALL = "valid_top3_recall"
 # Of the runs without noise that trials are compared with.
@@ -91,6 +91,7 @@ class Laboratory(NamedTuple):
             self.tables,
             candidate,
             promise,
+            deployment=self.deployment,
             cohort_at_hand=base.rounds.cohort_size_of(len(self.population.clients)),
             schema=self.schema,
         )

@@ -12,6 +12,7 @@ from privacy.accounting.accountant import epsilon_of, reports
 from privacy.accounting.budget import BudgetExceededError, PrivacyBudget, check_budget
 from privacy.accounting.discrete_noise import LOSS_BESIDE, share_variance, shares_log_ratio
 from privacy.accounting.events import (
+    BufferedRelease,
     EvaluationRelease,
     GaussianRelease,
     LocalRelease,
@@ -44,6 +45,14 @@ BY_COORDINATOR: list[PrivacyEvent] = [
         tree_number=0,
     ),
 ]
+BUFFERED = BufferedRelease(
+    noise_multiplier=2.0,
+    adjacency="zero-out",
+    min_separation=1,
+    max_participation=3,
+    buffer_decays=(0.9, 0.5),
+    buffer_scales=(0.3, 0.3),
+)
 
 
 def rounds(*, released: int, abandoned: int = 0) -> list[PrivacyEvent]:
@@ -77,7 +86,9 @@ def test_abandoned_attempts_raise_the_coordinators_figure_alone() -> None:
     assert epsilon_of([ATTEMPT] * 6, DELTA) == 0.0
 
 
-@pytest.mark.parametrize("event", BY_COORDINATOR, ids=lambda event: type(event).__name__)
+@pytest.mark.parametrize(
+    "event", [*BY_COORDINATOR, BUFFERED], ids=lambda event: type(event).__name__
+)
 def test_noise_of_the_coordinator_promises_nothing_against_it(event: PrivacyEvent) -> None:
     assert math.isfinite(epsilon_of([event], DELTA))
     assert epsilon_of([event], DELTA, "coordinator") == math.inf

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.noise.settings import PrivacySettings
+from privacy.noise.settings import PrivacySettings, noises_sums
 
 COMMON = {
     "clipping_norm": 1.0,
@@ -41,6 +41,25 @@ def test_no_value_that_decides_the_guarantee_has_a_default(mode: str, name: str)
         read(tables)
 
 
+@pytest.mark.parametrize("mode", ["central", "ftrl"])
+def test_settings_that_say_nothing_of_sums_are_written_as_they_were(mode: str) -> None:
+    encoded = msgspec.json.encode(read(WHOLE[mode]), order="deterministic")
+
+    # An earlier device refuses a key that it does not know.
+    assert b"noise_on" not in encoded
+    assert not noises_sums(read(WHOLE[mode]))
+    assert not noises_sums(read({**WHOLE[mode], "noise_on": "mean"}))
+
+
+@pytest.mark.parametrize("mode", ["central", "ftrl"])
+def test_noise_on_sums_is_told_wherever_settings_are(mode: str) -> None:
+    settings = read({**WHOLE[mode], "noise_on": "sums"})
+
+    assert noises_sums(settings)
+    assert b'"noise_on":"sums"' in msgspec.json.encode(settings)
+    assert "sensitivity of the sums of updates and of weights" in settings.guarantee
+
+
 @pytest.mark.parametrize("mode", WHOLE)
 @pytest.mark.parametrize("name", COMMON)
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
@@ -53,6 +72,53 @@ def test_a_value_that_guarantees_nothing_is_refused(mode: str, name: str, bad: f
 def test_limits_on_participation_are_counts(name: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=f"{name} must be >= 1, got 0"):
         read(WHOLE["ftrl"] | {name: 0})
+
+
+BUFFERED = WHOLE["ftrl"] | {
+    "mechanism": "blt",
+    "buffer_decays": [0.9, 0.5],
+    "buffer_scales": [0.2, 0.25],
+}
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        (WHOLE["ftrl"] | {"mechanism": "banded"}, "Invalid enum value 'banded'"),
+        (WHOLE["ftrl"] | {"mechanism": "blt"}, "needs buffer_decays and buffer_scales"),
+        (BUFFERED | {"mechanism": "tree"}, 'belong to mechanism = "blt"'),
+        (WHOLE["ftrl"] | {"buffer_decays": [0.9]}, 'belong to mechanism = "blt"'),
+        (BUFFERED | {"restart_rounds": 4}, 'restart_rounds belongs to mechanism = "tree"'),
+        (BUFFERED | {"buffer_decays": [0.9, 1.0]}, r"buffer_decays must lie in \(0, 1\), got 1.0"),
+        (BUFFERED | {"buffer_scales": [0.2, -0.1]}, "buffer_scales must be > 0"),
+        (BUFFERED | {"buffer_scales": [0.2, 0.9]}, "buffer_scales must sum to at most 1"),
+        (BUFFERED | {"buffer_scales": [0.2]}, "as many as buffer_decays, 2, got 1"),
+        (BUFFERED | {"buffer_decays": [0.5] * 6}, "1 to 5 numbers, got 6"),
+    ],
+)
+def test_a_mechanism_that_cannot_be_accounted_for_is_refused(
+    tables: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(msgspec.ValidationError, match=words):
+        read(tables)
+
+
+def test_a_tree_is_encoded_as_it_was_before_there_was_another_mechanism() -> None:
+    # Plans reach older devices, and a run's sealed secret opens by the digest of its settings.
+    assert set(msgspec.to_builtins(read(WHOLE["ftrl"]))) == {
+        *WHOLE["ftrl"],
+        "clipping",
+        "layer_ratios",
+        "restart_rounds",
+    }
+
+
+def test_buffers_come_back_from_a_plan() -> None:
+    settings = read(BUFFERED)
+
+    again = msgspec.json.decode(msgspec.json.encode(settings), type=PrivacySettings, strict=True)
+    assert again == settings
+    assert "noise through 2 buffers of 1.1 times the sensitivity" in settings.guarantee
 
 
 @pytest.mark.parametrize("mode", WHOLE)

@@ -39,6 +39,7 @@ TREE = TreeNoise(
     min_separation=1,
     max_participation=9,
 )
+BUFFERS = msgspec.structs.replace(TREE, mechanism="blt", buffer_decays=(0.5,), buffer_scales=(0.5,))
 KEYS = DerivedKeys(bytes(range(32)))
 
 
@@ -150,9 +151,25 @@ def test_a_tree_leaves_in_the_model_the_noise_of_its_digits() -> None:
     assert_std(parameters[1:], 0.6 * math.sqrt(2))
 
 
-def test_a_tree_without_its_own_keys_is_refused() -> None:
+def test_buffers_leave_in_the_model_the_noise_that_their_account_states() -> None:
+    parameters, keys = torch.zeros(SIZE), DerivedKeys(bytes(range(32)))
+    for number in (1, 2, 3):
+        parameters = close(
+            [pointing(1.0)],
+            privacy=BUFFERS,
+            round_number=number,
+            keys=keys,
+            parameters=parameters,
+        ).parameters
+
+    # C's column is 1, 1/2, 1/4, its inverse's 1, -1/2, 0: the model holds z_3 + z_2/2 + z_1/2.
+    assert_std(parameters[1:], 0.6 * math.sqrt(1 + 1 / 4 + 1 / 4))
+
+
+@pytest.mark.parametrize("name", ["tree", "buffers"])
+def test_correlated_noise_without_its_own_keys_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="keys that repeat"):
-        close([pointing(1.0)], privacy=TREE)
+        close([pointing(1.0)], privacy={"tree": TREE, "buffers": BUFFERS}[name])
 
 
 def test_local_noise_arrives_with_the_updates_and_is_not_clipped_away() -> None:
@@ -196,7 +213,9 @@ def hypernetwork(settings: HypernetworkSettings = TINY) -> HypernetworkHalf:
     return HypernetworkHalf(settings, Schema((MADE,)), run_seed=1, initial=torch.ones(2000))
 
 
-def teach(updates: list[Tensor], *, schema: Schema = GENERATING) -> tuple[Closed, Tensor]:
+def teach(
+    updates: list[Tensor], *, schema: Schema = GENERATING, privacy: CentralNoise = CENTRAL
+) -> tuple[Closed, Tensor]:
     """Return the round's outcome and how φ moved."""
     half = hypernetwork()
     before = half.state()["phi"]
@@ -206,7 +225,7 @@ def teach(updates: list[Tensor], *, schema: Schema = GENERATING) -> tuple[Closed
         Closing(
             schema=schema,
             aggregation=EQUAL,
-            privacy=CENTRAL,
+            privacy=privacy,
             slot_count=10,
             generator=torch.Generator(),
             personalisation=half,
@@ -229,6 +248,28 @@ def test_aggregate_and_hypernetwork_share_out_one_noise_multiplier() -> None:
     # (0.2 / 0.8485)² + (0.05 / 0.2121)² = 1 / 3², the multiplier of the ledger.
     assert_std(closed.parameters, 0.6 * math.sqrt(2))
     assert_std(moved, 0.15 * math.sqrt(2))
+
+
+def test_sums_and_hypernetwork_share_out_one_noise_multiplier() -> None:
+    summed = msgspec.structs.replace(CENTRAL, noise_multiplier=0.03, noise_on="sums")
+
+    closed, moved = teach([trained(0.0)] * 8, privacy=summed)
+
+    # √2 times 0.03 * 2 * √1.1 over eight clients, whose weight is known to 0.14 of one; and √2
+    # times 0.03 * 0.5 / 10 as ever.
+    expected = 0.03 * 2 * math.sqrt(1.1) * math.sqrt(2) / 8
+    assert float(closed.parameters.std()) == pytest.approx(expected, rel=0.06)
+    assert_std(moved, 0.0015 * math.sqrt(2))
+
+
+def test_where_nothing_is_shared_no_sum_of_weights_is_released() -> None:
+    summed = msgspec.structs.replace(CENTRAL, noise_on="sums")
+
+    closed, moved = teach([torch.ones(2000)], schema=Schema((MADE,)), privacy=summed)
+
+    assert closed.parameters.shape == (0,)
+    assert closed.noised_weights is None
+    assert_std(moved, 0.15)
 
 
 def test_aggregate_and_hypernetwork_have_draws_of_their_own() -> None:

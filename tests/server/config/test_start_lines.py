@@ -9,7 +9,14 @@ from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.events import GaussianRelease
 from privacy.example_level.settings import ExamplePrivacySettings
 from server.config.start_lines import outlook, promises
-from tests.server.config.test_guarantee_rules import ATTENTIVE, CENTRAL, LOCAL, SAMPLED, config
+from tests.server.config.test_guarantee_rules import (
+    ATTENTIVE,
+    BUFFERS,
+    CENTRAL,
+    LOCAL,
+    SAMPLED,
+    config,
+)
 
 EVENT = GaussianRelease(noise_multiplier=1.5, adjacency="zero-out", sampling=None)
 
@@ -47,6 +54,18 @@ def test_attempts_that_come_to_nothing_are_named_where_they_cost_something() -> 
     line = outlook(config(LOCAL, aggregation=aggregation))[-1]
 
     assert line.startswith("an attempt that misses its quorum costs as much as a round")
+
+
+def test_buffers_say_what_they_hold_and_what_a_restart_does() -> None:
+    run = config(BUFFERS)
+    # Two buffers of 8 bytes a parameter.
+    megabytes = 16 * run.schema.element_count / 1e6
+
+    lines = outlook(run)
+
+    assert "noise through 2 buffers of 1.5 times the sensitivity" in lines[0]
+    assert lines[-1].startswith(f"the buffers of its noise take {megabytes:.3g} MB")
+    assert "after a restart" in lines[-1]
 
 
 def test_coins_are_named_with_their_rate() -> None:
@@ -100,6 +119,18 @@ def test_attention_above_a_half_tells_its_price(strength: float, *, is_told: boo
     energy = 2.718281828**0.9
     expected = 10 * energy / (4 + energy + (5 * (3 + 2 * energy)) ** 0.5)
     assert prices == ([pytest.approx(expected, abs=0.006)] if is_told else [])
+
+
+@pytest.mark.parametrize(("strength", "most"), [(0.9, 2.46), (-0.9, 2.46), (3.0, 20.1)])
+def test_attention_under_noise_on_sums_tells_the_most_that_it_can_cost(
+    strength: float, most: float
+) -> None:
+    # Noise on the mean has no bound for the latter two under one clip over several layers.
+    aggregation = f"{ATTENTIVE}\nattention_strength = {strength}"
+
+    lines = outlook(config(f'{CENTRAL}\nnoise_on = "sums"', aggregation=aggregation))
+
+    assert any(f"costs at most {most:g} times the noise of equal weights" in line for line in lines)
 
 
 @pytest.mark.parametrize(("strength", "is_told"), [(-0.5, False), (-0.9, True)])

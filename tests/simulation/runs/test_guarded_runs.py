@@ -17,6 +17,7 @@ from models.networks.flat_parameters import initial_parameters
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.budget import PrivacyBudget, rounds_left
 from privacy.accounting.events import (
+    BufferedRelease,
     GaussianRelease,
     LocalRelease,
     MaskedAttempt,
@@ -50,6 +51,7 @@ CENTRAL = {
     "adjacency": "zero-out",
 }
 TREE = CENTRAL | {"mode": "ftrl", "min_separation": 2, "max_participation": 2}
+BUFFERS = TREE | {"mechanism": "blt", "buffer_decays": [0.9, 0.5], "buffer_scales": [0.3, 0.3]}
 EQUAL = {"rule": "mean", "weighting": "equal"}
 EVENT = GaussianRelease(noise_multiplier=1.0, adjacency="zero-out", sampling=None)
 
@@ -207,6 +209,57 @@ def test_a_tree_keeps_people_apart_and_goes_on_with_its_noise(
     assert sum(last == 3 for _, last in rows) == 2
     assert sum(last == 2 for _, last in rows) == 2
     assert all(count <= 2 for count, _ in rows)
+
+
+def test_a_run_with_buffers_that_was_stopped_ends_in_the_same_bits(
+    guarded: Configured, population: Population, tmp_path: Path, opened: Callable[[Path], Store]
+) -> None:
+    rounds = {"cap": 3, "cohort_size": 2, "quorum": 2, "deadline_s": 10.0}
+    config, tables = guarded(privacy=BUFFERS, rounds=rounds)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+
+    def run(folder: Path, options: RunOptions) -> None:
+        # Keys of the same secret: what is kept with them goes with the process.
+        keys = DerivedKeys(bytes(32))
+        run_simulation(config, tables, population, folder, options, noise_keys=keys)
+
+    run(whole, RunOptions())
+    with pytest.raises(RunKilledError):
+        run(parts, RunOptions(reporter=StopsAfter(2)))
+    run(parts, RunOptions())
+
+    assert torch.equal(parameters_of(parts), parameters_of(whole))
+    event = BufferedRelease(
+        noise_multiplier=1.0,
+        adjacency="zero-out",
+        min_separation=2,
+        max_participation=2,
+        buffer_decays=(0.9, 0.5),
+        buffer_scales=(0.3, 0.3),
+    )
+    assert ledger_events(opened(parts), run_of(parts)) == [event] * 3
+
+
+@pytest.mark.slow
+def test_a_tree_of_noise_on_sums_that_was_killed_ends_in_the_same_bits(
+    guarded: Configured, population: Population, tmp_path: Path
+) -> None:
+    rounds = {"cap": 2, "cohort_size": 2, "quorum": 2, "deadline_s": 10.0}
+    attentive = {"rule": "attentive", "attention_strength": 1.0}
+    config, tables = guarded(
+        privacy=TREE | {"noise_on": "sums"}, aggregation=attentive, rounds=rounds
+    )
+    whole, killed, keys = tmp_path / "whole", tmp_path / "killed", DerivedKeys(bytes(32))
+    run_simulation(config, tables, population, whole, RunOptions(), noise_keys=keys)
+    stopping = RunOptions(reporter=StopsAfter(1))
+    with pytest.raises(RunKilledError):
+        run_simulation(config, tables, population, killed, stopping, noise_keys=keys)
+    run_simulation(config, tables, population, killed, RunOptions(), noise_keys=keys)
+
+    assert torch.equal(parameters_of(killed), parameters_of(whole))
+    # A sum of weights for each layer, over the rounds so far.
+    counts = [len(str(row["weights_so_far"]).split()) for row in read_metrics(killed)]
+    assert counts == [len(config.schema.tensors)] * 2
 
 
 @pytest.mark.slow

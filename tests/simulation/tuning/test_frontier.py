@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from matplotlib.axes import Axes
 
+from privacy.accounting.buffer_design import design_buffers
 from server.config.federation import FederationConfig, preset_text
 from simulation.tuning.candidate import Candidate, Deployment, Mode
 from simulation.tuning.fragment import fragment
@@ -75,6 +76,19 @@ def test_a_budget_below_everything_measured_is_refused_with_the_smallest_epsilon
         recommended([measured(1, 200), measured(4, 120)], 0.5)
 
 
+def test_the_settings_say_what_is_noised() -> None:
+    trial = measured(4, 120)
+    assert trial.candidate is not None
+    summed = msgspec.structs.replace(
+        trial, candidate=msgspec.structs.replace(trial.candidate, noise_on="sums")
+    )
+
+    text = fragment(summed, DEPLOYMENT, target_epsilon=6)
+
+    assert tomllib.loads(text)["privacy"]["noise_on"] == "sums"
+    assert tomllib.loads(text)["rounds"]["quorum"] == 250
+
+
 @pytest.mark.parametrize("mode", ["central", "local", "ftrl", "masked"])
 def test_the_settings_are_what_a_coordinator_reads(mode: Mode) -> None:
     text = fragment(measured(4, 120, mode=mode), DEPLOYMENT, target_epsilon=6)
@@ -94,6 +108,9 @@ def test_the_settings_are_what_a_coordinator_reads(mode: Mode) -> None:
     if mode == "ftrl":
         # Ten thousand people, five hundred a round: who took part waits for twenty rounds.
         assert (privacy["min_separation"], privacy["max_participation"]) == (20, 1)
+        # A new federation gets the mechanism that leaves less noise in its model.
+        assert privacy["mechanism"] == "blt"
+        assert (privacy["buffer_decays"], privacy["buffer_scales"]) == design_buffers(20, 20, 1)
     if mode == "masked":
         assert (privacy["coordinator_epsilon_budget"], privacy["honest_share"]) == (6.0, 0.7)
         # A round closes with four in five of its cohort.
