@@ -5,7 +5,6 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 PACKAGES := privacy models server edge_client export simulation
 SOURCES := $(PACKAGES) tests benchmarks examples deploy
-PROTOS := protos/federation_pb2.py protos/federation_pb2.pyi protos/federation_pb2_grpc.py protos/federation_pb2_grpc.pyi
 
 # Devices and commands start by the hundred: each would compile every module it loads anew.
 unexport PYTHONDONTWRITEBYTECODE
