@@ -17,9 +17,12 @@ from privacy.foundation.installation import InstallationError, check_installatio
 from privacy.foundation.memory_pool import keep_freed_memory
 from privacy.identities.certificates import CertificateError, certificate_time, read_certificate
 from privacy.identities.keys import KeyFileError
+from privacy.masking.helper_answer import AnswerError
 from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.masked_settings import MaskedNoise
 from server.config.federation import ConfigError, preset_text, settings_text
 from server.devices.clients import UnknownClientError
+from server.devices.known_helper import HelperMissingError
 from server.operating.backup import BackupError, create_backup, restore_backup
 from server.operating.commands import Federation
 from server.operating.flags import (
@@ -51,10 +54,12 @@ _FAILURES = (
     AccountantsDisagreeError,
     AdminCallError,
     AlreadyRunningError,
+    AnswerError,
     BackupError,
     CertificateError,
     ConfigError,
     FoundingError,
+    HelperMissingError,
     InstallationError,
     KeyFileError,
     LedgerError,
@@ -277,6 +282,13 @@ def _restore(asked: Restoring) -> None:
     print("do not run the folder that was backed up beside this one")
     if isinstance(Federation(asked.folder).config.privacy, TreeNoise):
         print(f"noise.secret is in no backup: {without_noise_secret(root)}")
+        return
+    if isinstance(Federation(asked.folder).config.privacy, MaskedNoise):
+        print(
+            "the helper answers no attempt older than its newest answer: if it has answered since "
+            f'the backup, found a new run with start_from = "{root.releases / "latest"}", whose '
+            "ledger begins anew: its epsilons come on top of what this run had spent"
+        )
         return
     print(
         f"rounds after {manifest.last_round} will be trained again; what they released is not in "

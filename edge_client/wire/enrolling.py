@@ -162,6 +162,7 @@ def _save(folder: DeviceFolder, name: str, invite: Invite) -> Enrolment:
         run=invite.run,
         device_address=invite.device_address,
         ca_certificate=invite.ca_certificate,
+        helper_certificate=invite.helper or b"",
     )
     folder.save(enrolment)
     return enrolment

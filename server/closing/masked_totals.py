@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.masked.layout import MaskedLayout
+from privacy.masking.packing import add_packed
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,16 @@ class MaskedTotals:
         group = slot % len(self._counts)
         # Wraps around; whatever lies above the grid's bits is cut off at the end.
         self._totals[group] += vector
+        self._counts[group] += 1
+
+    def add_packed(self, slot: int, packed: memoryview) -> None:
+        """Add one device's vector as it travels, ``layout.packed_bytes``.
+
+        Raises:
+            ValueError: If it has another size, or the bits behind its last element are not zero.
+        """
+        group = slot % len(self._counts)
+        add_packed(self._totals[group], packed, bits=self._bits)
         self._counts[group] += 1
 
     def unmasked(self, keystreams: Sequence[NDArray[np.uint32]] | None = None) -> list[UnmaskedSum]:

@@ -159,6 +159,14 @@ def _check_convergence(config: FederationSettings) -> None:
         )
 
 
+def _check_helper(config: FederationSettings) -> None:
+    if config.helper is not None and not isinstance(config.privacy, MaskedNoise):
+        raise ValueError(
+            "helper must be absent without masks, for nobody would ask it; set privacy.mode = "
+            '"masked"'
+        )
+
+
 RULES: tuple[Rule, ...] = (
     _check_seed,
     lambda config: config.privacy.tensor_clips(len(config.schema.with_roles(*SENT).tensors)),
@@ -180,5 +188,6 @@ RULES: tuple[Rule, ...] = (
     _check_evaluation,
     _check_fitting,
     _check_convergence,
+    _check_helper,
 )
 """Every rule, in the order in which refusals are told."""

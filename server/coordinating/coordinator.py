@@ -25,6 +25,7 @@ from server.downlink.model_shelf import ModelShelf
 from server.machine.answers import Abort, Close, Phase
 from server.machine.cohort import CohortOverflowError, PopulationTooLargeError
 from server.records.operator_switch import OperatorSwitch
+from server.uplink.closing_rounds import NotClosedError
 
 _LOG = logging.getLogger(__name__)
 _DRAINING_RETRY_S = 10
@@ -119,6 +120,7 @@ class Coordinator:
             growth=self._shelf.growth,
             shortage=shortage or "",
             spent="" if self._spent is None else self._spent.told,
+            helper=await self._keeper.closer.helper_told(),
         )
 
     # The rounds.
@@ -227,8 +229,10 @@ class Coordinator:
         self._end_leases("the round closed", contributors)
         self._intake.end_round()
         of_plans, of_uploads = self._desk.plan_refusals.copy(), self._intake.refusals.copy()
-        if not await self._keeper.close(order, in_hand, of_plans + of_uploads):
-            await self._abort_round(self._machine.abort("the updates could not be aggregated"))
+        try:
+            await self._keeper.close(order, in_hand, of_plans + of_uploads)
+        except NotClosedError as error:
+            await self._abort_round(self._machine.abort(str(error)))
             return
         # What was refused meanwhile is the next round's.
         self._desk.plan_refusals -= of_plans

@@ -13,6 +13,7 @@ class Failpoint(StrEnum):
     BLOB_RENAMED = "blob_renamed"
     COMMITTED = "committed"
     CLOSING = "closing"
+    UNMASKED = "unmasked"
     NOISED = "noised"
     RELEASE_RECORDED = "release_recorded"
     PUBLISHED = "published"

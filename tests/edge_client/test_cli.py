@@ -17,8 +17,8 @@ from edge_client.agent.session import Ended
 from edge_client.cli import main
 from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.owner.example_ledger import ExampleSpending, write_spending
-from edge_client.owner.floor import write_starting_floor
 from edge_client.owner.settings import write_starting_settings
+from edge_client.owner.starting_floor import write_starting_floor
 from privacy.example_level.settings import ExampleEvent
 from privacy.identities.authority import CertificateAuthority
 from tests.privacy.conftest import RUN, enrol

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import edge_client.wire.coordinator_keys as coordinator_keys_module
@@ -124,6 +125,19 @@ def test_a_device_keeps_its_own_keys_and_the_coordinators(
     assert (enrolment.client_name, enrolment.device_address) == ("device-0001", "localhost:7441")
     assert Identity.load(folder.identity).name == "device-0001"
     assert folder.coordinator().signing == coordinator.identity.certificates.signing
+
+
+def test_a_device_keeps_the_helper_that_its_invite_names(
+    tmp_path: Path, coordinator: Coordinator
+) -> None:
+    folder = DeviceFolder(tmp_path / "device")
+    invite = msgspec.structs.replace(
+        invite_of(coordinator.authority.certificate), helper_certificate=b"the helper's"
+    )
+
+    asyncio.run(enrol_device(folder, invite, now=coordinator.now))
+
+    assert folder.enrolment().helper_certificate == b"the helper's"
 
 
 def test_a_device_that_was_away_while_the_authority_was_replaced_enrols_again_in_its_folder(
