@@ -68,7 +68,7 @@ LINES: dict[HelperCode, str] = {
     "bring it up to date",
     HelperCode.STALE_ATTEMPT: "a newer attempt was answered already",
     HelperCode.TOO_MANY_ROUNDS: "this helper answers no more rounds today",
-    HelperCode.TOO_FEW: "the set has fewer devices than this helper's owner asks for",
+    HelperCode.TOO_FEW: "the set has fewer devices than this helper's owner or the plan asks for",
     HelperCode.REPEATED_DEVICE: "a device is in the set twice",
     HelperCode.REPEATED_LEASE: "a lease or slot is in the set twice",
     HelperCode.OTHER_SET: "this group was answered for another set",

@@ -43,7 +43,7 @@ _TERMS = MaskTerms(
     run=bytes.fromhex(RUN),
     round_number=1,
     group=0,
-    form=MaskForm(element_count=4, bits=16, attempt=0, groups=1),
+    form=MaskForm(element_count=4, bits=16, attempt=0, groups=1, least_contributors=1),
     base_sha256=bytes(32),
     plan_sha256=bytes(32),
     deadline_ms=1_800_000_060_000,

@@ -54,7 +54,7 @@ def refusal(
 
 @pytest.mark.parametrize("bits", [16, 20, 24, 32])
 def test_the_answer_is_the_sum_of_the_members_keystreams(parties: Parties, bits: int) -> None:
-    form = MaskForm(element_count=1001, bits=bits, attempt=0, groups=1)
+    form = replace(FORM, element_count=1001, bits=bits)
     terms = terms_of(form=form)
 
     packed = asked(parties, terms, parties.members([0, 1, 2], terms))
@@ -116,6 +116,21 @@ def test_a_set_that_is_too_small_is_refused(parties: Parties) -> None:
     refused = refusal(parties, terms, parties.members([3], terms))
 
     assert (refused.code, refused.slots) == (HelperCode.TOO_FEW, ())
+
+
+def test_a_set_smaller_than_its_plan_counts_shares_of_noise_on_is_refused(
+    parties: Parties,
+) -> None:
+    # Of 1,000 contributors each adds a thousandth of the noise; two would hide behind two.
+    promised = terms_of(form=replace(FORM, least_contributors=4))
+    pair, less = parties.members([0, 1], promised), changed(promised, form=FORM)
+
+    assert refusal(parties, promised, pair).code == HelperCode.TOO_FEW
+    # Nor can the coordinator name a smaller number: the seeds are bound to the plan's.
+    lied = refusal(parties, less, pair)
+
+    assert (lied.code, lied.slots) == (HelperCode.FORM_DIFFERS, (0, 1))
+    assert asked(parties, promised, parties.members(range(4), promised))
 
 
 def test_another_set_for_the_same_question_is_refused(parties: Parties) -> None:
@@ -268,6 +283,7 @@ def with_a_seed_of_another(parties: Parties, terms: MaskTerms) -> MaskedMember:
         (of_other_form(bits=16), HelperCode.FORM_DIFFERS),
         (of_other_form(attempt=1), HelperCode.FORM_DIFFERS),
         (of_other_form(groups=3), HelperCode.FORM_DIFFERS),
+        (of_other_form(least_contributors=9), HelperCode.FORM_DIFFERS),
         (signed_by_another, HelperCode.SEED_UNUSABLE),
         (damaged(100), HelperCode.SEED_UNUSABLE),
         (damaged(-1), HelperCode.SEED_UNUSABLE),
@@ -369,6 +385,7 @@ def whole_terms() -> pb.UnmaskTerms:
         run=terms.run,
         round_number=1,
         groups=1,
+        least_contributors=1,
         element_count=1000,
         bits=24,
         base_sha256=terms.base_sha256,
@@ -386,6 +403,7 @@ def whole_terms() -> pb.UnmaskTerms:
         ("round_number", 0, HelperCode.TERMS_MALFORMED),
         ("group", 1, HelperCode.TERMS_MALFORMED),
         ("groups", 0, HelperCode.TERMS_MALFORMED),
+        ("least_contributors", 0, HelperCode.TERMS_MALFORMED),
         ("element_count", 0, HelperCode.TERMS_MALFORMED),
         ("element_count", (1 << 28) + 1, HelperCode.TERMS_MALFORMED),
         ("bits", 17, HelperCode.TERMS_MALFORMED),
