@@ -72,7 +72,7 @@ LINES: dict[HelperCode, str] = {
     HelperCode.REPEATED_DEVICE: "a device is in the set twice",
     HelperCode.REPEATED_LEASE: "a lease or slot is in the set twice",
     HelperCode.OTHER_SET: "this group was answered for another set",
-    HelperCode.OVERLAPPING_SET: "a lease of the set was answered in another set",
+    HelperCode.OVERLAPPING_SET: "a lease or device of the set was answered in another set",
     HelperCode.CERTIFICATE_UNKNOWN: "a certificate is not of a device of this federation",
     HelperCode.CERTIFICATE_EXPIRED: "a device's certificate is not valid now",
     HelperCode.GROUP_DIFFERS: "a slot is of another group",

@@ -151,6 +151,7 @@ def _terms(_folder: Path) -> Prepared:
         run=_TERMS.run,
         round_number=1,
         groups=1,
+        least_contributors=1,
         element_count=4,
         bits=16,
         base_sha256=bytes(32),

@@ -153,6 +153,20 @@ def test_a_lease_of_another_set_of_the_attempt_is_refused(parties: Parties) -> N
     assert refusal(parties, second, overlapping).code == HelperCode.OVERLAPPING_SET
 
 
+def test_a_device_that_was_given_a_second_lease_is_in_one_sum_of_an_attempt(
+    parties: Parties,
+) -> None:
+    form = replace(FORM, groups=2)
+    first, second = (terms_of(group=group, form=form) for group in (0, 1))
+    asked(parties, first, parties.members([0, 2], first))
+
+    # Slot 1 is another lease of the device that answered in slot 0.
+    twice = [parties.member(1, second, device=parties.devices[0]), parties.member(3, second)]
+
+    assert refusal(parties, second, twice).code == HelperCode.OVERLAPPING_SET
+    assert asked(parties, second, parties.members([1, 3], second))
+
+
 @pytest.mark.parametrize(("round_number", "attempt"), [(1, 5), (2, 0)])
 def test_an_attempt_older_than_one_that_was_answered_is_refused(
     parties: Parties, round_number: int, attempt: int
