@@ -23,6 +23,7 @@ class HelperCode(StrEnum):
     ANOTHER_RUN = "another_run"
     CLOCK_WRONG = "clock_wrong"
     DEADLINE_LONG_PAST = "deadline_long_past"
+    DEADLINE_TOO_FAR = "deadline_too_far"
     HELPER_BEHIND = "helper_behind"
     STALE_ATTEMPT = "stale_attempt"
     TOO_MANY_ROUNDS = "too_many_rounds"
@@ -64,6 +65,8 @@ LINES: dict[HelperCode, str] = {
     "apart; set them",
     HelperCode.DEADLINE_LONG_PAST: "the round's deadline is more than a day past; try the "
     "round again",
+    HelperCode.DEADLINE_TOO_FAR: "the round's deadline is further ahead than a masked "
+    "round may be long",
     HelperCode.HELPER_BEHIND: "this helper's list lacks an answer that it gave; its owner has to "
     "bring it up to date",
     HelperCode.STALE_ATTEMPT: "a newer attempt was answered already",

@@ -21,6 +21,7 @@ from privacy.masking.helper_answer import SignedAnswer
 from privacy.masking.keystream import keystream_sum
 from privacy.masking.mask_form import MaskForm, MaskTerms
 from privacy.masking.packing import pack
+from privacy.noise.masked_settings import LONGEST_ROUND_S
 from protos import helper_pb2 as pb
 from protos import helper_pb2_grpc as pb_grpc
 from protos.helper_refusals import HelperCode
@@ -129,6 +130,8 @@ class HelperService(pb_grpc.HelperServicer):
         if now_ms - terms.deadline_ms > _DAY_MS:
             # Bounds too for how long a set could be asked for again if this list went back.
             raise Refusal(HelperCode.DEADLINE_LONG_PAST)
+        if terms.deadline_ms - now_ms > LONGEST_ROUND_S * 1000 + _DAY_MS:
+            raise Refusal(HelperCode.DEADLINE_TOO_FAR)
 
         def look() -> None:
             self._answers.check_known(told.last_sequence, told.last_sha256)

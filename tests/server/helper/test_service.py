@@ -220,6 +220,18 @@ def test_a_deadline_long_past_is_refused(parties: Parties) -> None:
     assert refused.code == HelperCode.DEADLINE_LONG_PAST
 
 
+def test_a_deadline_further_ahead_than_any_round_is_refused(parties: Parties) -> None:
+    # A week, and a day for the clocks.
+    ahead_ms = int(time.time() * 1000) + 8 * 24 * 3600 * 1000
+    allowed, refused = (changed(terms_of(), deadline_ms=ahead_ms + ms) for ms in (0, 60_000))
+
+    assert (
+        refusal(parties, refused, parties.members([0, 1], refused)).code
+        == HelperCode.DEADLINE_TOO_FAR
+    )
+    assert asked(parties, allowed, parties.members([0, 1], allowed))
+
+
 def test_a_device_or_a_lease_counts_once(parties: Parties) -> None:
     terms = terms_of()
     # With four devices, slots 0 and 4 are of one device.
