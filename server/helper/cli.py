@@ -234,6 +234,10 @@ def _verify(asked: TwoLists) -> int:
     authorities = [read_authority_file(path) for path in files]
     found = compare(asked.helper_list, asked.coordinator_list, authorities)
     print(f"run {found.run}: both lists have {found.common} answers in common")
+    print(
+        f"they hold sums of {found.attempts} attempts at rounds: `sotto-server ledger` must have "
+        "as many events masked-attempt or more, or the epsilon that it tells is too low"
+    )
     if found.only_helper:
         print(
             f"the coordinator's list lacks the last {found.only_helper}: it asked for sums that it "

@@ -140,7 +140,10 @@ def test_anyone_compares_both_lists(
 
     assert run("verify", parties.folder.root, kept) == 0
     assert run("verify", printed, kept, "--authority", authority) == 0
-    assert "2 answers in common" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "2 answers in common" in told
+    # Both rounds at the first attempt; groups of one attempt would count once.
+    assert "they hold sums of 2 attempts" in told
 
     # A printed list has no authority beside it.
     assert run("verify", printed, kept) == 1
