@@ -27,6 +27,7 @@ from server.helper.folder import (
     read_authority_file,
     renew_helper,
 )
+from server.helper.newest_issuer import NewestIssuerError
 from server.helper.reporting import report_of
 from server.helper.settings import HelperSettings
 
@@ -36,6 +37,7 @@ _FAILURES = (
     CertificateError,
     HelperFolderError,
     KeyFileError,
+    NewestIssuerError,
     OSError,
     ValueError,
 )

@@ -20,6 +20,7 @@ from privacy.identities.party import Identity
 from privacy.masking.mask_form import MaskForm, MaskTerms
 from privacy.masking.sealed_seed import seal_seed
 from server.helper.folder import HelperFolder, admit_helper, found_helper
+from server.helper.newest_issuer import NewestIssuer
 from server.helper.running import listen
 from server.helper.service import HelperService
 from server.helper.settings import HelperSettings
@@ -129,6 +130,7 @@ async def serving(
             parties.helper,
             run,
             settings,
+            issuers=NewestIssuer(parties.folder.newest_issuer, parties.authority.certificate),
             threads=Threads(executor),
             failpoints=failpoints,
             clock=clock,

@@ -15,6 +15,7 @@ import pytest
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import certificate_pem
 from privacy.identities.helper_admission import caller_keys
+from privacy.identities.issuing_key import make_issuing_key
 from privacy.masking.keystream import add_keystream, keystream_sum
 from privacy.masking.mask_form import MaskForm, MaskTerms
 from privacy.masking.packing import pack, unpack
@@ -451,6 +452,22 @@ def test_a_device_may_not_ask(parties: Parties) -> None:
     keys = (device.tls_key_pem, device.tls_certificate_pem)
 
     assert raw_refusal(parties, keys, whole_terms()) == HelperCode.CALLER_UNKNOWN
+
+
+def test_a_caller_of_an_issuing_key_that_was_replaced_is_refused(parties: Parties) -> None:
+    terms = terms_of()
+    stolen, members = parties.issuer, parties.members([0, 1], terms)
+    now = time.time() + 60
+    (parties.root / "newer").mkdir()
+    newer = make_issuing_key(parties.root / "newer", parties.authority, now=now)
+    assert asked(parties, terms, members)
+
+    # The helper is started anew for each: what it has met is on its disk.
+    assert asked(replace(parties, issuer=newer), terms, members)
+
+    assert refusal(parties, terms, members).code == HelperCode.CALLER_UNKNOWN
+    assert raw_refusal(parties, caller_keys(stolen), whole_terms()) == HelperCode.CALLER_UNKNOWN
+    assert asked(replace(parties, issuer=newer), terms, members)
 
 
 def test_a_coordinator_of_another_federation_gets_no_connection(
