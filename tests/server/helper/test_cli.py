@@ -195,6 +195,16 @@ def test_settings_that_cannot_be_used_are_told_with_the_file(
     assert "verbose" in told
 
 
+def test_a_damaged_memory_of_issuing_keys_is_told(
+    parties: Parties, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parties.folder.newest_issuer.write_text('{"began": 1}')
+
+    assert run("run", parties.folder.root) == 1
+
+    assert "newest_issuer.json cannot be read" in capsys.readouterr().err
+
+
 def test_a_helper_that_was_not_admitted_does_not_run(
     federation: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
