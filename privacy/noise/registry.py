@@ -17,8 +17,7 @@ from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, Privac
 from privacy.noise.tree import TreeGaussian
 
 
-# One return for each mode.
-def noise_mode(settings: PrivacySettings) -> NoiseMode:  # noqa: PLR0911
+def noise_mode(settings: PrivacySettings) -> NoiseMode:
     """Return the mode that the settings name."""
     match settings:
         case LocalNoise():

@@ -51,8 +51,7 @@ class Closed:
 
     Attributes:
         parameters: The next released parameters, flat float32, shape ``(elements,)``.
-        clipped_count: Clients whose update the server had to clip: no honest one. None under masks,
-            where nobody can see it.
+        clipped_count: Clients whose update the server had to clip, no honest one; None under masks.
         aggregation_weights: None if the noise mode guarantees privacy (weights are functions of
             private updates) or the rule has no weights.
         next_clipping_norm: C of the next round in parameter units, if it follows the clients'.
