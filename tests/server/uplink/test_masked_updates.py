@@ -107,7 +107,8 @@ def test_a_masked_update_of_this_lease_is_taken_and_its_signer_told(uploads: Upl
 
 @pytest.mark.parametrize("name", ["attempt", "length", "groups", "lease", "slot", "base"])
 def test_a_seed_that_is_bound_to_something_else_is_refused(uploads: Uploads, name: str) -> None:
-    form, changes = uploads.masks.form(0), {}
+    form = uploads.masks.form(0)
+    changes: dict[str, object] = {}
     match name:
         case "attempt":
             form = uploads.masks.form(1)
