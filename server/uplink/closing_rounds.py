@@ -4,7 +4,6 @@ A round that cannot be closed is tried again. The reason is one stable code and 
 nobody: of masks that do not cancel nobody can say whose fault it is.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from typing import Protocol
 from torch import Tensor
 
 from models.plan.plan import Plan
-from privacy.identities.certificates import CertificateError
+from privacy.identities.certificates import CertificateError, CertifiedKey
 from privacy.noise.masked_settings import MaskedNoise
 from server.closing.close import Closed
 from server.closing.masked_close import MasksDoNotCancelError
@@ -24,13 +23,13 @@ from server.records.failpoints import Failpoint
 from server.records.patience import until_possible
 from server.releases.storage import Storage
 from server.uplink.helper_call import HelperAwayError, HelperCall, HelperRefusedError
+from server.uplink.helper_reach import helper_told
 from server.uplink.masked_sum import MaskedSets, MaskedSum
 from server.uplink.slot_order_sum import RoundSum
 
 _LOG = logging.getLogger(__name__)
 # A round that closes at its deadline waits this long for the helper, or a quarter of its length.
 _LEAST_PATIENCE_S = 30.0
-_CONNECT_S = 2.0
 _TOO_FEW = "too_few_updates: too few updates are left that can be summed"
 _UNUSABLE = "updates_unusable: the updates could not be aggregated"
 _AWAY = "helper_away: the helper did not answer before the deadline"
@@ -49,7 +48,7 @@ class RoundCloser(Protocol):
         """Prepare for the updates of a round's plan, before its first lease."""
 
     async def helper_told(self) -> str:
-        """Return in a line whether the helper can be reached; empty without one."""
+        """Return a line on the helper; empty without one."""
 
     async def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed:
         """Return the outcome of a round that started from ``base``, flat float32, ``(elements,)``.
@@ -94,12 +93,19 @@ class MaskedRounds:
     """The closer of rounds whose sums a helper helps to unmask."""
 
     def __init__(
-        self, masked_sum: MaskedSum, helper: HelperCall, storage: Storage, *, address: str
+        self,
+        masked_sum: MaskedSum,
+        helper: HelperCall,
+        storage: Storage,
+        *,
+        address: str,
+        key: CertifiedKey,
     ) -> None:
-        """Ask the helper at ``host:port``."""
+        """Ask the helper at ``host:port``, whose wrapping key is given."""
         self._sum = masked_sum
         self._helper = helper
         self._address = address
+        self._key = key
         self._threads, self._failpoints = storage.threads, storage.failpoints
 
     def begin(self, plan: Plan) -> None:
@@ -107,15 +113,8 @@ class MaskedRounds:
         self._sum.begin(plan)
 
     async def helper_told(self) -> str:
-        """Open a TCP connection and say what came of it; the handshake is left to the close."""
-        host, _, port = self._address.rpartition(":")
-        try:
-            async with asyncio.timeout(_CONNECT_S):
-                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-        except (OSError, TimeoutError):
-            return f"{self._address} cannot be reached: rounds wait for it until their deadline"
-        writer.close()
-        return f"{self._address} answers"
+        """See ``RoundCloser``."""
+        return await helper_told(self._address, self._key)
 
     async def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed:
         """See ``RoundCloser``; waits for the helper until the round's deadline.
