@@ -4,6 +4,7 @@ A round that cannot be closed is tried again. The reason is one stable code and 
 nobody: of masks that do not cancel nobody can say whose fault it is.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Sequence
@@ -22,7 +23,12 @@ from server.machine.answers import Close
 from server.records.failpoints import Failpoint
 from server.records.patience import until_possible
 from server.releases.storage import Storage
-from server.uplink.helper_call import HelperAwayError, HelperCall, HelperRefusedError
+from server.uplink.helper_call import (
+    HelperAwayError,
+    HelperCall,
+    HelperRefusedError,
+    MaskedMember,
+)
 from server.uplink.helper_reach import helper_told
 from server.uplink.masked_sum import MaskedSets, MaskedSum
 from server.uplink.slot_order_sum import RoundSum
@@ -34,6 +40,7 @@ _TOO_FEW = "too_few_updates: too few updates are left that can be summed"
 _UNUSABLE = "updates_unusable: the updates could not be aggregated"
 _AWAY = "helper_away: the helper did not answer before the deadline"
 _UNCERTIFIED = "caller_uncertified: no key can be certified now with which to call the helper"
+_LOST = "update_lost: an update that the helper has answered for no longer opens"
 _DO_NOT_CANCEL = "masks_do_not_cancel: the masks of a sum do not cancel, whoever is to blame"
 
 
@@ -156,24 +163,41 @@ class MaskedRounds:
         self, order: Close, in_hand: RoundInHand, until: float
     ) -> tuple[MaskedSets, Sequence[memoryview]]:
         """Return the sets and the sums of their keystreams, without what cannot be unmasked."""
+        least = _least_contributors(in_hand)
         while True:
-            sets = await self._threads.run(lambda: self._sum.collect(order, in_hand))
-            if min(map(len, sets.members)) < _least_contributors(in_hand):
-                raise NotClosedError(_TOO_FEW)
+            known = await self._threads.run(partial(self._sum.known_members, order))
+            # The helper sums meanwhile, if nothing has to be opened to ask it.
+            collecting = asyncio.create_task(
+                self._threads.run(partial(self._sum.collect, order, in_hand))
+            )
             try:
-                return sets, [
-                    await self._helper.keystream_sum(
-                        self._sum.terms(in_hand, group), members, until=until
-                    )
-                    for group, members in enumerate(sets.members)
-                ]
+                members = known or (await collecting).members
+                if min(map(len, members)) < least:
+                    raise NotClosedError(_TOO_FEW)
+                keystreams = await self._asked(in_hand, members, until)
+                sets = await collecting
             except HelperRefusedError as refused:
                 # Nothing was answered for that set, so it may be asked for without them.
-                asked = {member.slot for group in sets.members for member in group}
-                slots = asked.intersection(refused.slots)
+                await asyncio.wait({collecting})
+                slots = {one.slot for group in members for one in group} & set(refused.slots)
                 if not slots:
                     raise
                 await self._threads.run(partial(self._sum.leave_out, order, slots))
+            else:
+                if sets.members != members:
+                    raise NotClosedError(_LOST)
+                return sets, keystreams
+            finally:
+                # However this ended: the next attempt must not meet a thread of this one.
+                await asyncio.wait({collecting})
+
+    async def _asked(
+        self, in_hand: RoundInHand, members: Sequence[Sequence[MaskedMember]], until: float
+    ) -> list[memoryview]:
+        return [
+            await self._helper.keystream_sum(self._sum.terms(in_hand, group), each, until=until)
+            for group, each in enumerate(members)
+        ]
 
 
 def _least_contributors(in_hand: RoundInHand) -> int:
