@@ -105,7 +105,8 @@ def test_the_seed_that_the_helper_opens_takes_the_mask_off(
     vector = unmasked(layout, packed, seed)
 
     assert (vector[layout.noised_count :] == 1).all()
-    message = vector[: layout.noised_count] * layout.grid.step
+    message = vector[: layout.noised_count].astype(np.float64)
+    message *= layout.grid.step
     rotate_back(message)
     # The update is at most as long as the clip, and each element's noise is a hundredth of it.
     assert 0 < np.linalg.norm(message[: layout.schema.element_count]) < 2
