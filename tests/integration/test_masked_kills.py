@@ -1,4 +1,4 @@
-"""Whoever of a masked round is killed, and whenever: it ends where an undisturbed one does."""
+"""A masked round ends where an undisturbed one does, however its coordinator and helper die."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,8 +7,8 @@ from tests.integration.conftest import MakeMasked
 from tests.integration.real_device import LIMIT_S
 from tests.integration.test_failpoints import StubbornDevice
 
-# Of the coordinator and of its helper. Of a pair the helper dies first, is started again and asked
-# again for the same set; then the coordinator dies of the same round.
+# One moment of the coordinator and one of its helper. In a pair the helper dies first, is started
+# again and asked again for the same set; then the coordinator dies of the same round.
 MOMENTS: tuple[tuple[str, str | None], ...] = (
     ("closing", None),
     ("unmasked", "answer_made"),
@@ -58,7 +58,7 @@ def test_a_run_whose_coordinator_and_helper_die_at_every_moment_ends_where_it_sh
 
 def test_every_moment_of_a_masked_close_is_tested() -> None:
     tested = {moment for pair in MOMENTS for moment in pair if moment is not None}
-    # What comes before is the same without masks, and an evaluation has none.
+    # Moments before the close are the same without masks, and an evaluation has none.
     before = {
         Failpoint.LEASE_GIVEN,
         Failpoint.MID_CHUNK,

@@ -1,4 +1,4 @@
-"""What a device sends under masks: one seed a message, and nothing that shows without it."""
+"""A device masks each message with a seed of its own, and nothing shows without it."""
 
 import dataclasses
 import hashlib
