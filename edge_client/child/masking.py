@@ -43,15 +43,13 @@ def masked_payload(
         ValueError: If the plan masks nothing.
     """
     layout, privacy = masked_layout(plan), plan.privacy
-    if not isinstance(privacy, MaskedNoise) or plan.quorum is None:
-        raise ValueError("only a plan of masked sums with a quorum has masks")
+    if not isinstance(privacy, MaskedNoise):
+        raise ValueError(f"only a plan of mode masked has masks, got {type(privacy).__name__}")
     form = MaskForm(
         element_count=layout.element_count,
         bits=layout.grid.bits,
         attempt=attempt,
         groups=privacy.groups,
-        # The helper unmasks no smaller set: this device's share of the noise counts on so many.
-        least_contributors=privacy.least_contributors(plan.quorum),
     )
     seed = new_seed()
     # Two's complement: a negative element wraps as the sum does.

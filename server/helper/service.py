@@ -147,8 +147,7 @@ class HelperService(pb_grpc.HelperServicer):
         while batch := await self._batch(requests):
             # Bound to this batch: the thread is done before the next one is read.
             await self._threads.run(partial(_add_all, members, batch))
-        # What the devices' noise counts on, and what the owner asks for.
-        least = max(terms.form.least_contributors, self._settings.least_contributors)
+        least = self._settings.least_contributors
         return await self._threads.run(lambda: members.question(least_contributors=least))
 
     async def _batch(self, requests: AsyncIterator[pb.UnmaskRequest]) -> list[pb.MaskMember]:
@@ -204,7 +203,6 @@ def terms_of(told: pb.UnmaskTerms) -> MaskTerms:
                 bits=told.bits,
                 attempt=told.attempt,
                 groups=told.groups,
-                least_contributors=told.least_contributors,
             ),
             base_sha256=told.base_sha256,
             plan_sha256=told.plan_sha256,

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from models.plan.plan import Plan
 from privacy.identities.certificates import CertificateError, CertifiedKey
+from privacy.noise.masked_settings import MaskedNoise
 from server.closing.close import Closed
 from server.closing.masked_close import MasksDoNotCancelError
 from server.downlink.attempt_in_hand import RoundInHand
@@ -162,7 +163,7 @@ class MaskedRounds:
         self, order: Close, in_hand: RoundInHand, until: float
     ) -> tuple[MaskedSets, Sequence[memoryview]]:
         """Return the sets and the sums of their keystreams, without what cannot be unmasked."""
-        least = self._sum.least_contributors
+        least = _least_contributors(in_hand)
         while True:
             known = await self._threads.run(partial(self._sum.known_members, order))
             # The helper sums meanwhile, if nothing has to be opened to ask it.
@@ -197,3 +198,11 @@ class MaskedRounds:
             await self._helper.keystream_sum(self._sum.terms(in_hand, group), each, until=until)
             for group, each in enumerate(members)
         ]
+
+
+def _least_contributors(in_hand: RoundInHand) -> int:
+    """Return the fewest vectors of one sum: the noise of a device's share counts on them."""
+    privacy, quorum = in_hand.plan.privacy, in_hand.plan.quorum
+    if not isinstance(privacy, MaskedNoise) or quorum is None:
+        raise ValueError("only a plan of masked sums with a quorum is closed with a helper")
+    return privacy.least_contributors(quorum)

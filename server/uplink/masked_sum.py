@@ -72,11 +72,6 @@ class MaskedSum:
         """Take in the masked updates of a round's plan from now on."""
         self._opener.take_plan(plan)
 
-    @property
-    def least_contributors(self) -> int:
-        """Return the fewest vectors of one sum: shares of the noise count on them."""
-        return self._opener.masks.least_contributors
-
     def terms(self, in_hand: RoundInHand, group: int) -> MaskTerms:
         """Return what the seeds of a group's set are bound to."""
         any_lease = in_hand.uplink_context("", 0, NO_NONCE)

@@ -26,10 +26,7 @@ class Masks:
     def __init__(self, plan: Plan) -> None:
         """Take a plan's layout; ValueError if it is of another mode."""
         self.layout: MaskedLayout = masked_layout(plan)
-        if not isinstance(plan.privacy, MaskedNoise) or plan.quorum is None:
-            raise ValueError("only a plan of masked sums with a quorum has masks")
-        self.groups = plan.privacy.groups
-        self.least_contributors = plan.privacy.least_contributors(plan.quorum)
+        self.groups = plan.privacy.groups if isinstance(plan.privacy, MaskedNoise) else 1
         self.payload_bytes = self.least_bytes = self.layout.payload_bytes
         self.buffer_count = buffer_count_for(self.payload_bytes, plan.cohort_size)
 
@@ -48,7 +45,6 @@ class Masks:
             bits=self.layout.grid.bits,
             attempt=attempt,
             groups=self.groups,
-            least_contributors=self.least_contributors,
         )
 
 

@@ -207,7 +207,6 @@ class MaskedDevice(Device):
             bits=layout.grid.bits,
             attempt=lease.attempt if attempt is None else attempt,
             groups=plan.privacy.groups,
-            least_contributors=plan.privacy.least_contributors(plan.quorum or 0),
         )
         masked = vector.astype(np.uint32)
         add_keystream(masked, seed, bits=layout.grid.bits)

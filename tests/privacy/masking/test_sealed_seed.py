@@ -20,7 +20,7 @@ from privacy.masking.sealed_seed import (
 )
 from privacy.sealing.envelope import Direction, MessageContext, UnsealError, open_sealed, seal
 
-FORM = MaskForm(element_count=10, bits=24, attempt=0, groups=1, least_contributors=2)
+FORM = MaskForm(element_count=10, bits=24, attempt=0, groups=1)
 UPDATE = MessageContext(
     direction=Direction.UPLINK,
     run=b"r" * 16,

@@ -29,7 +29,7 @@ from server.records.threads import Threads
 from server.uplink.helper_call import HelperCall, MaskedMember
 
 RUN = bytes.fromhex("ab" * 16)
-FORM = MaskForm(element_count=1000, bits=24, attempt=0, groups=1, least_contributors=2)
+FORM = MaskForm(element_count=1000, bits=24, attempt=0, groups=1)
 SETTINGS = HelperSettings(listen="127.0.0.1:0", least_contributors=2, largest_rounds_a_day=3)
 
 

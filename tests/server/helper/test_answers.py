@@ -36,7 +36,7 @@ def question(
     seeds: bytes = b"",
 ) -> Question:
     """Ask for a set of leases; a lease's seed is its own in every attempt, or made of ``seeds``."""
-    form = MaskForm(element_count=4, bits=16, attempt=attempt, groups=2, least_contributors=2)
+    form = MaskForm(element_count=4, bits=16, attempt=attempt, groups=2)
     name = bytes([round_number, attempt])
     leases = {slot: bytes([slot]) + name + bytes(13) for slot in members}
     return Question(

@@ -54,7 +54,7 @@ def refusal(
 
 @pytest.mark.parametrize("bits", [16, 20, 24, 32])
 def test_the_answer_is_the_sum_of_the_members_keystreams(parties: Parties, bits: int) -> None:
-    form = MaskForm(element_count=1001, bits=bits, attempt=0, groups=1, least_contributors=2)
+    form = MaskForm(element_count=1001, bits=bits, attempt=0, groups=1)
     terms = terms_of(form=form)
 
     packed = asked(parties, terms, parties.members([0, 1, 2], terms))
@@ -116,22 +116,6 @@ def test_a_set_that_is_too_small_is_refused(parties: Parties) -> None:
     refused = refusal(parties, terms, parties.members([3], terms))
 
     assert (refused.code, refused.slots) == (HelperCode.TOO_FEW, ())
-
-
-def test_no_set_is_smaller_than_its_devices_count_on_whatever_the_coordinator_says(
-    parties: Parties,
-) -> None:
-    # The owner lets sums of two pass; these seeds are bound to sums of at least four.
-    terms = terms_of(form=replace(FORM, least_contributors=4))
-    members = parties.members([0, 1, 2], terms)
-
-    refused = refusal(parties, terms, members)
-    assert (refused.code, refused.slots) == (HelperCode.TOO_FEW, ())
-    # A coordinator that says less says something else than the seeds.
-    refused = refusal(parties, terms_of(), members)
-    assert (refused.code, refused.slots) == (HelperCode.FORM_DIFFERS, (0, 1, 2))
-
-    assert asked(parties, terms, [*members, parties.member(3, terms)])
 
 
 def test_another_set_for_the_same_question_is_refused(parties: Parties) -> None:
@@ -385,7 +369,6 @@ def whole_terms() -> pb.UnmaskTerms:
         run=terms.run,
         round_number=1,
         groups=1,
-        least_contributors=2,
         element_count=1000,
         bits=24,
         base_sha256=terms.base_sha256,
@@ -403,7 +386,6 @@ def whole_terms() -> pb.UnmaskTerms:
         ("round_number", 0, HelperCode.TERMS_MALFORMED),
         ("group", 1, HelperCode.TERMS_MALFORMED),
         ("groups", 0, HelperCode.TERMS_MALFORMED),
-        ("least_contributors", 0, HelperCode.TERMS_MALFORMED),
         ("element_count", 0, HelperCode.TERMS_MALFORMED),
         ("element_count", (1 << 28) + 1, HelperCode.TERMS_MALFORMED),
         ("bits", 17, HelperCode.TERMS_MALFORMED),

@@ -105,7 +105,7 @@ def test_a_masked_update_of_this_lease_is_taken_and_its_signer_told(uploads: Upl
         uploads.in_hand.check_upload_size(sealed - 1)
 
 
-@pytest.mark.parametrize("name", ["attempt", "length", "groups", "least", "lease", "slot", "base"])
+@pytest.mark.parametrize("name", ["attempt", "length", "groups", "lease", "slot", "base"])
 def test_a_seed_that_is_bound_to_something_else_is_refused(uploads: Uploads, name: str) -> None:
     form = uploads.masks.form(0)
     changes: dict[str, object] = {}
@@ -116,8 +116,6 @@ def test_a_seed_that_is_bound_to_something_else_is_refused(uploads: Uploads, nam
             form = dataclasses.replace(form, element_count=form.element_count - 1)
         case "groups":
             form = dataclasses.replace(form, groups=2)
-        case "least":
-            form = dataclasses.replace(form, least_contributors=1)
         case "lease":
             changes = {"lease_nonce": bytes(16)}
         case "slot":
