@@ -1,6 +1,6 @@
 """Open the envelopes of masked updates: what is inside says nothing to the coordinator either.
 
-What can be looked at on arrival is that the payload has the plan's layout, and that its seed is
+On arrival two things can be looked at: that the payload has the plan's layout, and that its seed is
 bound to this very lease and mask. So a device can spoil a sum only by what it puts under its mask,
 or by a seed that does not open, which the helper tells.
 """

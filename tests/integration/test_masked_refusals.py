@@ -1,4 +1,4 @@
-"""What goes wrong in a masked round costs an attempt or an update, and blames nobody falsely."""
+"""A fault in a masked round costs an attempt or an update, and blames nobody falsely."""
 
 import shutil
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_what_lies_at_the_coordinator_is_as_random_as_a_keystream(
     lease = next_lease(streams[device.name])
     device.take_part(lease)
 
-    # What whoever has the coordinator's disk and keys can open.
+    # A thief of the coordinator's disk and keys can open this much.
     (blob,) = [path for path in federation.folder.updates.rglob("*") if path.is_file()]
     layout = masked_layout(plan_of(lease))
     payload = open_sealed(

@@ -73,7 +73,7 @@ def test_eight_real_devices_end_in_the_model_of_rounds_without_masks(
     # has a chance of 1e-8.
     noise = 1e-3 * math.sqrt(1.1) / 8
     assert float((released[0] - first).abs().max()) < 7 * noise
-    # What the noise of the first round changes in the training of the second is as small.
+    # The noise of the first round changes the training of the second as little.
     assert float((released[1] - second).norm()) < 0.01 * float((second - started).norm())
     for device in devices:
         assert "round 2: update delivered" in device.log.read_text()
