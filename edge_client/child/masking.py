@@ -1,6 +1,6 @@
 """Mask what a device sends: a fresh seed's keystream over the vector, and the seed for the helper.
 
-A seed masks one vector and nothing else. What is sealed is sent again as it is after any
+A seed masks one vector and nothing else. A sealed update is sent again as it is after any
 interruption; a device that has to train again draws its noise and its seed anew.
 """
 

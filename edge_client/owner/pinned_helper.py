@@ -1,8 +1,8 @@
 """Tell a helper by its certificate, which the device's owner pins.
 
 The authority certifies a helper with its own key, and the coordinator hands the certificate to
-devices. Whoever holds both could make a helper of their own; so what decides is the certificate
-that the owner pinned, most often the one that the invite brought. After the helper's renewal, once
+devices. One party that holds both could make a helper of its own, so the certificate that the owner
+pinned decides, most often the one that the invite brought. After the helper's renewal, once
 a year, the owner pins the new one beside it.
 """
 

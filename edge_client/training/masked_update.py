@@ -8,13 +8,13 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from privacy.masking.grid import add_share, to_grid
 
 from models.masked.layout import MaskedLayout
 from models.settings.weighing import AttentiveWeights, EqualWeights
 from privacy.clipping.by_layer import ClippedUpdate
 from privacy.clipping.clip import tensor_norms
 from privacy.clipping.noised_sums import attentive_weight
+from privacy.masking.grid import add_share, to_grid
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.secure_gaussian import NoiseKeys
 

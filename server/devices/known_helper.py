@@ -2,10 +2,9 @@
 
 import time
 
-from privacy.identities.helper_admission import check_helper, read_helper_certificates
-
 from privacy.identities.authority import read_authority_certificate
 from privacy.identities.certificates import CertificateError, CertifiedKey, KeyUse
+from privacy.identities.helper_admission import check_helper, read_helper_certificates
 from privacy.noise.masked_settings import MaskedNoise
 from server.config.federation import FederationConfig
 from server.records.folder import ServerFolder

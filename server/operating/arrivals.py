@@ -110,7 +110,7 @@ def masked_arrivals(
     masked_sum = MaskedSum(config, storage.store, storage.inbox, opener, releases=storage.releases)
     return Arrivals(
         opener=opener,
-        closer=MaskedRounds(masked_sum, call, storage, address=config.helper.address),
+        closer=MaskedRounds(masked_sum, call, storage, address=config.helper.address, key=helper),
         # Every round begins with its own plan.
         take_stage=lambda _: None,
         helper_certificate=helper.der,

@@ -14,7 +14,7 @@ from typing import Protocol
 from torch import Tensor
 
 from models.plan.plan import Plan
-from privacy.identities.certificates import CertificateError
+from privacy.identities.certificates import CertificateError, CertifiedKey
 from privacy.noise.masked_settings import MaskedNoise
 from server.closing.close import Closed
 from server.closing.masked_close import MasksDoNotCancelError
@@ -23,18 +23,24 @@ from server.machine.answers import Close
 from server.records.failpoints import Failpoint
 from server.records.patience import until_possible
 from server.releases.storage import Storage
-from server.uplink.helper_call import HelperAwayError, HelperCall, HelperRefusedError
+from server.uplink.helper_call import (
+    HelperAwayError,
+    HelperCall,
+    HelperRefusedError,
+    MaskedMember,
+)
+from server.uplink.helper_reach import helper_told
 from server.uplink.masked_sum import MaskedSets, MaskedSum
 from server.uplink.slot_order_sum import RoundSum
 
 _LOG = logging.getLogger(__name__)
 # A round that closes at its deadline waits this long for the helper, or a quarter of its length.
 _LEAST_PATIENCE_S = 30.0
-_CONNECT_S = 2.0
 _TOO_FEW = "too_few_updates: too few updates are left that can be summed"
 _UNUSABLE = "updates_unusable: the updates could not be aggregated"
 _AWAY = "helper_away: the helper did not answer before the deadline"
 _UNCERTIFIED = "caller_uncertified: no key can be certified now with which to call the helper"
+_LOST = "update_lost: an update that the helper has answered for no longer opens"
 _DO_NOT_CANCEL = "masks_do_not_cancel: the masks of a sum do not cancel, whoever is to blame"
 
 
@@ -49,7 +55,7 @@ class RoundCloser(Protocol):
         """Prepare for the updates of a round's plan, before its first lease."""
 
     async def helper_told(self) -> str:
-        """Return in a line whether the helper can be reached; empty without one."""
+        """Return a line on the helper; empty without one."""
 
     async def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed:
         """Return the outcome of a round that started from ``base``, flat float32, ``(elements,)``.
@@ -94,12 +100,19 @@ class MaskedRounds:
     """The closer of rounds whose sums a helper helps to unmask."""
 
     def __init__(
-        self, masked_sum: MaskedSum, helper: HelperCall, storage: Storage, *, address: str
+        self,
+        masked_sum: MaskedSum,
+        helper: HelperCall,
+        storage: Storage,
+        *,
+        address: str,
+        key: CertifiedKey,
     ) -> None:
-        """Ask the helper at ``host:port``."""
+        """Ask the helper at ``host:port``, whose wrapping key is given."""
         self._sum = masked_sum
         self._helper = helper
         self._address = address
+        self._key = key
         self._threads, self._failpoints = storage.threads, storage.failpoints
 
     def begin(self, plan: Plan) -> None:
@@ -107,15 +120,8 @@ class MaskedRounds:
         self._sum.begin(plan)
 
     async def helper_told(self) -> str:
-        """Open a TCP connection and say what came of it; the handshake is left to the close."""
-        host, _, port = self._address.rpartition(":")
-        try:
-            async with asyncio.timeout(_CONNECT_S):
-                _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-        except (OSError, TimeoutError):
-            return f"{self._address} cannot be reached: rounds wait for it until their deadline"
-        writer.close()
-        return f"{self._address} answers"
+        """See ``RoundCloser``."""
+        return await helper_told(self._address, self._key)
 
     async def close(self, order: Close, in_hand: RoundInHand, base: Tensor) -> Closed:
         """See ``RoundCloser``; waits for the helper until the round's deadline.
@@ -157,24 +163,41 @@ class MaskedRounds:
         self, order: Close, in_hand: RoundInHand, until: float
     ) -> tuple[MaskedSets, Sequence[memoryview]]:
         """Return the sets and the sums of their keystreams, without what cannot be unmasked."""
+        least = _least_contributors(in_hand)
         while True:
-            sets = await self._threads.run(lambda: self._sum.collect(order, in_hand))
-            if min(map(len, sets.members)) < _least_contributors(in_hand):
-                raise NotClosedError(_TOO_FEW)
+            known = await self._threads.run(partial(self._sum.known_members, order))
+            # The helper sums meanwhile, if nothing has to be opened to ask it.
+            collecting = asyncio.create_task(
+                self._threads.run(partial(self._sum.collect, order, in_hand))
+            )
             try:
-                return sets, [
-                    await self._helper.keystream_sum(
-                        self._sum.terms(in_hand, group), members, until=until
-                    )
-                    for group, members in enumerate(sets.members)
-                ]
+                members = known or (await collecting).members
+                if min(map(len, members)) < least:
+                    raise NotClosedError(_TOO_FEW)
+                keystreams = await self._asked(in_hand, members, until)
+                sets = await collecting
             except HelperRefusedError as refused:
                 # Nothing was answered for that set, so it may be asked for without them.
-                asked = {member.slot for group in sets.members for member in group}
-                slots = asked.intersection(refused.slots)
+                await asyncio.wait({collecting})
+                slots = {one.slot for group in members for one in group} & set(refused.slots)
                 if not slots:
                     raise
                 await self._threads.run(partial(self._sum.leave_out, order, slots))
+            else:
+                if sets.members != members:
+                    raise NotClosedError(_LOST)
+                return sets, keystreams
+            finally:
+                # However this ended: the next attempt must not meet a thread of this one.
+                await asyncio.wait({collecting})
+
+    async def _asked(
+        self, in_hand: RoundInHand, members: Sequence[Sequence[MaskedMember]], until: float
+    ) -> list[memoryview]:
+        return [
+            await self._helper.keystream_sum(self._sum.terms(in_hand, group), each, until=until)
+            for group, each in enumerate(members)
+        ]
 
 
 def _least_contributors(in_hand: RoundInHand) -> int:

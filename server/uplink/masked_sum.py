@@ -85,6 +85,19 @@ class MaskedSum:
             deadline_ms=in_hand.deadline_ms,
         )
 
+    def known_members(self, order: Close) -> tuple[list[MaskedMember], ...] | None:
+        """Return the members of each group, if this process has checked them all; else None."""
+        groups = self._opener.masks.groups
+        members: tuple[list[MaskedMember], ...] = tuple([] for _ in range(groups))
+        for one in contributions_of(self._store, order.round_number, order.attempt):
+            receipt, chain = one.receipt, find_certificate(self._store, one.signing_sha256)
+            seed = self._opener.seed_of(receipt.message_id)
+            if seed is None or chain is None:
+                return None
+            member = MaskedMember(receipt.slot, receipt.nonce, seed, chain.der)
+            members[receipt.slot % groups].append(member)
+        return members
+
     def collect(self, order: Close, in_hand: RoundInHand) -> MaskedSets:
         """Return the set of each group; an update whose file no longer opens expires.
 

@@ -1,18 +1,17 @@
 """Open the envelopes of masked updates: what is inside says nothing to the coordinator either.
 
-What can be looked at on arrival is that the payload has the plan's layout, and that its seed is
+On arrival two things can be looked at: that the payload has the plan's layout, and that its seed is
 bound to this very lease and mask. So a device can spoil a sum only by what it puts under its mask,
 or by a seed that does not open, which the helper tells.
 """
-
-from privacy.masking.mask_form import MaskForm
-from privacy.masking.sealed_seed import check_seed, seed_context
 
 from models.masked.layout import MaskedLayout, masked_layout
 from models.masked.payload import MaskedPayload, check_payload, split_payload
 from models.plan.plan import Plan
 from models.vector.codec import CodecError, Payload
 from privacy.identities.party import Identity
+from privacy.masking.mask_form import MaskForm
+from privacy.masking.sealed_seed import check_seed, seed_context
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import UnsealError
 from protos.refusals import RefusalCode
@@ -55,6 +54,8 @@ class MaskedOpener(PayloadOpener[MaskedPayload]):
     def __init__(self, masks: Masks, identity: Identity) -> None:
         super().__init__(masks, identity, buffer_count=masks.buffer_count)
         self.masks = masks
+        # By message: the close asks the helper without opening everything first.
+        self._seeds: dict[bytes, bytes] = {}
 
     def take_plan(self, plan: Plan) -> None:
         """Open payloads of a round's plan, before its first lease: the grid follows the cohort."""
@@ -68,16 +69,27 @@ class MaskedOpener(PayloadOpener[MaskedPayload]):
         context = seed_context(sealed.context, self.masks.form(sealed.attempt))
         with self.opened(sealed) as (payload, signing_sha256):
             (sender,) = (one for one in sealed.senders if one.sha256 == signing_sha256)
+            seed = bytes(payload.sealed_seed)
             try:
                 self._check_filling(payload.packed)
-                check_seed(bytes(payload.sealed_seed), context, sender)
+                check_seed(seed, context, sender)
             except CodecError as error:
                 raise RefusedError(RefusalCode.MALFORMED_UPDATE, str(error)) from None
             except UnsealError:
                 raise RefusedError(
                     RefusalCode.MALFORMED_UPDATE, "the mask's seed is not bound to this lease"
                 ) from None
+            self._seeds[sealed.message_id] = seed
             return signing_sha256
+
+    def seed_of(self, message_id: bytes) -> bytes | None:
+        """Return the sealed seed of an update that this process has checked since ``forget``."""
+        return self._seeds.get(message_id)
+
+    def forget(self) -> None:
+        """Let go of every update and seed that is still at hand: the round is summed."""
+        super().forget()
+        self._seeds.clear()
 
     def _check_filling(self, packed: memoryview) -> None:
         """Check what a sum could not be made of: the bits behind the last element."""

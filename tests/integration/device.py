@@ -302,14 +302,21 @@ Kind = TypeVar("Kind", bound=Device)
 
 
 def enrol(
+    invite_file: Path, folder: Path, *, version: int = PROTOCOL_VERSION, token: bytes | None = None
+) -> Device:
+    """Enrol with an invite; the answer becomes a device."""
+    return enrol_as(Device, invite_file, folder, version=version, token=token)
+
+
+def enrol_as(
+    kind: type[Kind],
     invite_file: Path,
     folder: Path,
     *,
     version: int = PROTOCOL_VERSION,
     token: bytes | None = None,
-    kind: type[Kind] = Device,  # type: ignore[assignment]  # no default of another kind is asked
 ) -> Kind:
-    """Enrol with an invite; the answer becomes a device."""
+    """Enrol a device of another kind."""
     invite = read_invite(invite_file)
     requests = Identity.create_requests(folder, "device")
     request = pb.EnrolRequest(

@@ -42,7 +42,7 @@ from server.closing.masked_totals import MaskedTotals
 from server.config.plans import make_plan
 from server.helper.folder import HelperFolder, admit_helper, found_helper
 from server.helper.settings import HelperSettings
-from tests.integration.device import Device, enrol, plan_of
+from tests.integration.device import Device, enrol_as, plan_of
 from tests.integration.federation import Federation, free_ports, settings
 from tests.integration.forking import CONTEXT
 
@@ -140,7 +140,7 @@ class MaskedFederation(Federation):
         new = []
         for invite in self.invite(count):
             identity = self.root.parent / f"{self.root.name}-{invite.stem}"
-            new.append(enrol(invite, identity, kind=MaskedDevice))
+            new.append(enrol_as(MaskedDevice, invite, identity))
         self.devices += new
         return new
 
@@ -256,7 +256,7 @@ def _serve(
 
     logging.basicConfig(filename=log, level=logging.INFO)
     if clock_error_s:
-        defaults = HelperService.__init__.__kwdefaults__
+        defaults = HelperService.__init__.__kwdefaults__ or {}
         defaults["clock"] = lambda: time.time() + clock_error_s
 
     def announce(_: int) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong in a masked round costs an attempt or an update, and blames nobody falsely."""
+"""A fault in a masked round costs an attempt or an update, and blames nobody falsely."""
 
 import shutil
 from pathlib import Path
@@ -15,6 +15,7 @@ from privacy.masking.packing import pack, unpack
 from privacy.sealing.envelope import open_sealed
 from protos import federation_pb2 as pb
 from server.helper.cli import main as helper_main
+from server.operating.commands import Federation as Operated
 from tests.integration.conftest import MakeMasked
 from tests.integration.device import Orders, code_of, next_lease, plan_of
 from tests.integration.masked_federation import (
@@ -79,7 +80,7 @@ def test_what_lies_at_the_coordinator_is_as_random_as_a_keystream(
     lease = next_lease(streams[device.name])
     device.take_part(lease)
 
-    # What whoever has the coordinator's disk and keys can open.
+    # A thief of the coordinator's disk and keys can open this much.
     (blob,) = [path for path in federation.folder.updates.rglob("*") if path.is_file()]
     layout = masked_layout(plan_of(lease))
     payload = open_sealed(
@@ -105,7 +106,7 @@ def test_what_lies_at_the_coordinator_is_as_random_as_a_keystream(
 def test_a_helper_that_cannot_answer_has_the_round_tried_again(
     masked_federation: MakeMasked, tmp_path: Path
 ) -> None:
-    federation = masked_federation(deadline=2.0, more_rounds="retry_limit = 20")
+    federation = masked_federation(deadline=5.0, more_rounds="retry_limit = 20")
     helper = federation.helper
     federation.start()
     federation.enrol(2)
@@ -114,6 +115,7 @@ def test_a_helper_that_cannot_answer_has_the_round_tried_again(
     # Nobody listens until the deadline.
     take_part(federation, streams)
     until(lambda: "helper_away" in federation.log)
+    assert "cannot be reached: rounds wait" in Operated(federation.root).status().helper
     # Its clock is more than a day behind.
     helper.start(clock_error_s=-24.5 * 3600)
     take_part_until(federation, streams, "helper_refused (clock_wrong)")
@@ -135,6 +137,7 @@ def test_a_helper_that_cannot_answer_has_the_round_tried_again(
         == 0
     )
     helper.start()
+    assert Operated(federation.root).status().helper.endswith(" answers")
     released = len(federation.releases())
     while len(federation.releases()) == released:
         take_part(federation, streams)

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import msgspec
+import pytest
 import torch
 
 from edge_client.folder.layout import DeviceFolder
@@ -24,13 +25,14 @@ from tests.integration.simulated_run import simulated_models
 from tests.integration.test_round import run_to_the_end
 
 
+@pytest.mark.parametrize("groups", [1, 2])
 def test_masked_rounds_release_what_the_same_vectors_sum_to_without_masks(
-    masked_federation: MakeMasked,
+    masked_federation: MakeMasked, groups: int
 ) -> None:
-    federation = masked_federation(cap=2, cohort=3, quorum=3)
+    federation = masked_federation(cap=2, cohort=4, quorum=4, more_privacy=f"groups = {groups}")
     federation.helper.start()
     federation.start()
-    devices = federation.enrol(3)
+    devices = federation.enrol(4)
 
     run_to_the_end(federation)
 
@@ -39,10 +41,12 @@ def test_masked_rounds_release_what_the_same_vectors_sum_to_without_masks(
     assert [release.round_number for release in releases] == [1, 2]
     names = [device.name for device in devices]
     assert releases[-1].parameters_sha256.hex() == federation.expected_digest(names, 2)
-    # Both sides hold the same two statements, signed by the helper.
+    # Both sides hold the same statements, signed by the helper: one for each group of a round.
     statements = [signed.statement for signed in federation.helper.answers()]
     assert [signed.statement for signed in federation.kept_answers()] == statements
-    assert len(statements) == 2
+    assert [signed.answer.question for signed in federation.helper.answers()] == [
+        (number, 0, group) for number in (1, 2) for group in range(groups)
+    ]
 
 
 def test_eight_real_devices_end_in_the_model_of_rounds_without_masks(
@@ -69,7 +73,7 @@ def test_eight_real_devices_end_in_the_model_of_rounds_without_masks(
     # has a chance of 1e-8.
     noise = 1e-3 * math.sqrt(1.1) / 8
     assert float((released[0] - first).abs().max()) < 7 * noise
-    # What the noise of the first round changes in the training of the second is as small.
+    # The noise of the first round changes the training of the second as little.
     assert float((released[1] - second).norm()) < 0.01 * float((second - started).norm())
     for device in devices:
         assert "round 2: update delivered" in device.log.read_text()

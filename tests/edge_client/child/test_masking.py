@@ -1,7 +1,8 @@
-"""What a device sends under masks: one seed a message, and nothing that shows without it."""
+"""A device masks each message with a seed of its own, and nothing shows without it."""
 
 import dataclasses
 import hashlib
+import math
 from pathlib import Path
 
 import msgspec
@@ -104,7 +105,8 @@ def test_the_seed_that_the_helper_opens_takes_the_mask_off(
     vector = unmasked(layout, packed, seed)
 
     assert (vector[layout.noised_count :] == 1).all()
-    message = vector[: layout.noised_count] * layout.grid.step
+    message = vector[: layout.noised_count].astype(np.float64)
+    message *= layout.grid.step
     rotate_back(message)
     # The update is at most as long as the clip, and each element's noise is a hundredth of it.
     assert 0 < np.linalg.norm(message[: layout.schema.element_count]) < 2
@@ -124,6 +126,24 @@ def test_a_device_that_trains_again_never_masks_two_vectors_with_one_seed(
     assert (before != after).any()
     digests = {hashlib.sha256(packed).digest() for packed in (first, second)}
     assert len(digests) == 2
+
+
+def test_a_text_that_cannot_be_used_shows_in_nothing_that_leaves(
+    tmp_path: Path, enrolled: Enrolled
+) -> None:
+    scene = MaskedScene(tmp_path, enrolled)
+    (scene.data / "messages.txt").write_bytes(b"\xff\x00\xff")
+
+    layout, packed, seed = scene.sent()
+
+    # A masked update of zeros, of full weight: nobody is told that there was nothing to learn from.
+    message = unmasked(layout, packed, seed)[: layout.noised_count].astype(np.float64)
+    message *= layout.grid.step
+    rotate_back(message)
+    # Each element's share of the noise is z S, and 7 of it on 200 elements has a chance of 1e-9.
+    noise = 0.01 * math.sqrt(1.1)
+    assert np.abs(message[: layout.schema.element_count]).max() < 7 * noise
+    assert message[layout.weights] == pytest.approx([layout.weight_entry], abs=7 * noise)
 
 
 @pytest.mark.parametrize("certificate", ["none", "coordinator"])
