@@ -19,6 +19,7 @@ import yaml
 import edge_client.cli
 import export.cli
 import export.serve.cli
+import privacy.cli
 import server.cli
 import server.helper.cli
 from export.serve.doors.bounded_listener import MOST_CONNECTIONS
@@ -35,6 +36,7 @@ PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
     "sotto-server": server.cli.main,
     "sotto-helper": server.helper.cli.main,
     "sotto-client": edge_client.cli.main,
+    "sotto-privacy": privacy.cli.main,
     "sotto-export": export.cli.main,
     "sotto-serve": export.serve.cli.main,
 }
@@ -59,7 +61,7 @@ def _command_lines() -> Iterator[tuple[str, str]]:
         (entry,), (rest,) = _instructions(container, "ENTRYPOINT"), _instructions(container, "CMD")
         words = [*msgspec.json.decode(entry), *msgspec.json.decode(rest)]
         yield container.name, shlex.join(words)
-    for name in ("deploy.md", "when-something-was-stolen.md"):
+    for name in ("deploy.md", "when-something-was-stolen.md", "let-nobody-see-an-update.md"):
         page = (ROOT / "docs" / name).read_text()
         for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
             for line in re.findall(r"^[$#] (.*)$", block, re.MULTILINE):
@@ -119,6 +121,8 @@ def test_units_containers_and_page_start_every_role() -> None:
         ("serve.Containerfile", "sotto-serve"),
         ("client.Containerfile", "sotto-client"),
         ("docs/deploy.md", "sotto-export"),
+        ("docs/let-nobody-see-an-update.md", "sotto-helper"),
+        ("docs/let-nobody-see-an-update.md", "sotto-privacy"),
         ("docs/when-something-was-stolen.md", "sotto-server"),
         ("docs/when-something-was-stolen.md", "sotto-serve"),
     ):
