@@ -1,6 +1,7 @@
 """The guide to masks says what its commands print, of settings that found a federation."""
 
 import re
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -8,12 +9,14 @@ import pytest
 
 import privacy.cli
 import server.cli
+import server.helper.cli
 from edge_client.owner.floor import read_floor
 from edge_client.owner.starting_floor import write_starting_floor
 from privacy.noise.masked_settings import MaskedNoise
 from server.config.federation import parse_config
 
 PAGE = (Path(__file__).parents[2] / "docs" / "let-nobody-see-an-update.md").read_text()
+PROGRAMS = {"sotto-server": server.cli.main, "sotto-helper": server.helper.cli.main}
 SETTINGS, FLOOR, START = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -41,16 +44,44 @@ def test_figures_of_the_guide_are_what_its_commands_print(
     assert capsys.readouterr().out == printed_after(line)
 
 
-def test_settings_of_the_guide_found_a_federation_that_sends_for_a_helper(
+def without_digests(text: str, root: Path) -> str:
+    """Return what a command prints without what differs from day to day and place to place."""
+    text = re.sub(r"[0-9a-f]{64}|\d{4}-\d\d-\d\d [0-9:+]{14}", "...", text)
+    return text.replace(f"{root}/", "")
+
+
+def test_two_parties_who_follow_the_guide_have_a_federation_and_its_helper(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("masked.toml").write_text(SETTINGS)
-    line = "sotto-server init federation --config masked.toml --hostname fl.example.org"
+    Path("stick").mkdir()
+    lines = re.findall(r"^\$ (.*)$", PAGE[: PAGE.index("$ sotto-helper run")], re.MULTILINE)
+    handed_over = {
+        "federation/authority/authority.crt": "authority.crt",
+        "helper/request.json": "request.json",
+        "federation/helper.json": "helper.json",
+    }
 
-    assert server.cli.main(line.split()[1:]) == 0
+    for line in lines[2:]:
+        program, *arguments = line.replace("/media/stick", "stick").split()
+        if program == "mv":
+            Path(arguments[0]).rename(arguments[1])
+            continue
+        assert PROGRAMS[program](arguments) == 0, line
+        told = without_digests(capsys.readouterr().out, tmp_path)
+        assert told == without_digests(printed_after(line), tmp_path)
+        for made, name in handed_over.items():
+            if Path(made).exists():
+                shutil.copy(made, name)
 
-    assert capsys.readouterr().out == printed_after(line)
+    assert [line.split()[:2] for line in lines[2:]] == [
+        ["sotto-server", "init"],
+        ["mv", "federation/authority/authority.key"],
+        ["sotto-helper", "init"],
+        ["sotto-server", "admit-helper"],
+        ["sotto-helper", "admit"],
+    ]
     config = parse_config(SETTINGS, "masked.toml")
     assert isinstance(config.privacy, MaskedNoise)
     least = config.privacy.least_contributors(config.rounds.quorum)
