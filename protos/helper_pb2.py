@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13protos/helper.proto\x12\x08sotto.v1\"g\n\rUnmaskRequest\x12&\n\x05terms\x18\x01 \x01(\x0b\x32\x15.sotto.v1.UnmaskTermsH\x00\x12&\n\x06member\x18\x02 \x01(\x0b\x32\x14.sotto.v1.MaskMemberH\x00\x42\x06\n\x04part\"\xa5\x02\n\x0bUnmaskTerms\x12\x16\n\x0ehelper_version\x18\x01 \x01(\r\x12\x0b\n\x03run\x18\x02 \x01(\x0c\x12\x14\n\x0cround_number\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12\r\n\x05group\x18\x05 \x01(\r\x12\x0e\n\x06groups\x18\x06 \x01(\r\x12\x15\n\relement_count\x18\x07 \x01(\x04\x12\x0c\n\x04\x62its\x18\x08 \x01(\r\x12\x13\n\x0b\x62\x61se_sha256\x18\t \x01(\x0c\x12\x13\n\x0bplan_sha256\x18\n \x01(\x0c\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x0b \x01(\x04\x12\x1b\n\x13\x63oordinator_time_ms\x18\x0c \x01(\x04\x12\x15\n\rlast_sequence\x18\r \x01(\x04\x12\x13\n\x0blast_sha256\x18\x0e \x01(\x0c\"a\n\nMaskMember\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\x13\n\x0blease_nonce\x18\x02 \x01(\x0c\x12\x13\n\x0bsealed_seed\x18\x03 \x01(\x0c\x12\x1b\n\x13signing_certificate\x18\x04 \x01(\x0c\"{\n\x0eUnmaskResponse\x12%\n\x05taken\x18\x01 \x01(\x0b\x32\x14.sotto.v1.TermsTakenH\x00\x12(\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x16.sotto.v1.HelperAnswerH\x00\x12\x10\n\x06packed\x18\x03 \x01(\x0cH\x00\x42\x06\n\x04part\"\x0c\n\nTermsTaken\"9\n\x12ListAnswersRequest\x12\x0b\n\x03run\x18\x01 \x01(\x0c\x12\x16\n\x0e\x66irst_sequence\x18\x02 \x01(\x04\"I\n\x0cHelperAnswer\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x32\x90\x01\n\x06Helper\x12?\n\x06Unmask\x12\x17.sotto.v1.UnmaskRequest\x1a\x18.sotto.v1.UnmaskResponse(\x01\x30\x01\x12\x45\n\x0bListAnswers\x12\x1c.sotto.v1.ListAnswersRequest\x1a\x16.sotto.v1.HelperAnswer0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x13protos/helper.proto\x12\x08sotto.v1\"g\n\rUnmaskRequest\x12&\n\x05terms\x18\x01 \x01(\x0b\x32\x15.sotto.v1.UnmaskTermsH\x00\x12&\n\x06member\x18\x02 \x01(\x0b\x32\x14.sotto.v1.MaskMemberH\x00\x42\x06\n\x04part\"\xc1\x02\n\x0bUnmaskTerms\x12\x16\n\x0ehelper_version\x18\x01 \x01(\r\x12\x0b\n\x03run\x18\x02 \x01(\x0c\x12\x14\n\x0cround_number\x18\x03 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12\r\n\x05group\x18\x05 \x01(\r\x12\x0e\n\x06groups\x18\x06 \x01(\r\x12\x15\n\relement_count\x18\x07 \x01(\x04\x12\x0c\n\x04\x62its\x18\x08 \x01(\r\x12\x13\n\x0b\x62\x61se_sha256\x18\t \x01(\x0c\x12\x13\n\x0bplan_sha256\x18\n \x01(\x0c\x12\x13\n\x0b\x64\x65\x61\x64line_ms\x18\x0b \x01(\x04\x12\x1b\n\x13\x63oordinator_time_ms\x18\x0c \x01(\x04\x12\x15\n\rlast_sequence\x18\r \x01(\x04\x12\x13\n\x0blast_sha256\x18\x0e \x01(\x0c\x12\x1a\n\x12least_contributors\x18\x0f \x01(\r\"a\n\nMaskMember\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\x13\n\x0blease_nonce\x18\x02 \x01(\x0c\x12\x13\n\x0bsealed_seed\x18\x03 \x01(\x0c\x12\x1b\n\x13signing_certificate\x18\x04 \x01(\x0c\"{\n\x0eUnmaskResponse\x12%\n\x05taken\x18\x01 \x01(\x0b\x32\x14.sotto.v1.TermsTakenH\x00\x12(\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x16.sotto.v1.HelperAnswerH\x00\x12\x10\n\x06packed\x18\x03 \x01(\x0cH\x00\x42\x06\n\x04part\"\x0c\n\nTermsTaken\"9\n\x12ListAnswersRequest\x12\x0b\n\x03run\x18\x01 \x01(\x0c\x12\x16\n\x0e\x66irst_sequence\x18\x02 \x01(\x04\"I\n\x0cHelperAnswer\x12\x11\n\tstatement\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x13\n\x0b\x63\x65rtificate\x18\x03 \x01(\x0c\x32\x90\x01\n\x06Helper\x12?\n\x06Unmask\x12\x17.sotto.v1.UnmaskRequest\x1a\x18.sotto.v1.UnmaskResponse(\x01\x30\x01\x12\x45\n\x0bListAnswers\x12\x1c.sotto.v1.ListAnswersRequest\x1a\x16.sotto.v1.HelperAnswer0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,17 +34,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UNMASKREQUEST']._serialized_start=33
   _globals['_UNMASKREQUEST']._serialized_end=136
   _globals['_UNMASKTERMS']._serialized_start=139
-  _globals['_UNMASKTERMS']._serialized_end=432
-  _globals['_MASKMEMBER']._serialized_start=434
-  _globals['_MASKMEMBER']._serialized_end=531
-  _globals['_UNMASKRESPONSE']._serialized_start=533
-  _globals['_UNMASKRESPONSE']._serialized_end=656
-  _globals['_TERMSTAKEN']._serialized_start=658
-  _globals['_TERMSTAKEN']._serialized_end=670
-  _globals['_LISTANSWERSREQUEST']._serialized_start=672
-  _globals['_LISTANSWERSREQUEST']._serialized_end=729
-  _globals['_HELPERANSWER']._serialized_start=731
-  _globals['_HELPERANSWER']._serialized_end=804
-  _globals['_HELPER']._serialized_start=807
-  _globals['_HELPER']._serialized_end=951
+  _globals['_UNMASKTERMS']._serialized_end=460
+  _globals['_MASKMEMBER']._serialized_start=462
+  _globals['_MASKMEMBER']._serialized_end=559
+  _globals['_UNMASKRESPONSE']._serialized_start=561
+  _globals['_UNMASKRESPONSE']._serialized_end=684
+  _globals['_TERMSTAKEN']._serialized_start=686
+  _globals['_TERMSTAKEN']._serialized_end=698
+  _globals['_LISTANSWERSREQUEST']._serialized_start=700
+  _globals['_LISTANSWERSREQUEST']._serialized_end=757
+  _globals['_HELPERANSWER']._serialized_start=759
+  _globals['_HELPERANSWER']._serialized_end=832
+  _globals['_HELPER']._serialized_start=835
+  _globals['_HELPER']._serialized_end=979
 # @@protoc_insertion_point(module_scope)

@@ -14,7 +14,7 @@ class UnmaskRequest(_message.Message):
     def __init__(self, terms: _Optional[_Union[UnmaskTerms, _Mapping]] = ..., member: _Optional[_Union[MaskMember, _Mapping]] = ...) -> None: ...
 
 class UnmaskTerms(_message.Message):
-    __slots__ = ("helper_version", "run", "round_number", "attempt", "group", "groups", "element_count", "bits", "base_sha256", "plan_sha256", "deadline_ms", "coordinator_time_ms", "last_sequence", "last_sha256")
+    __slots__ = ("helper_version", "run", "round_number", "attempt", "group", "groups", "element_count", "bits", "base_sha256", "plan_sha256", "deadline_ms", "coordinator_time_ms", "last_sequence", "last_sha256", "least_contributors")
     HELPER_VERSION_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     ROUND_NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +29,7 @@ class UnmaskTerms(_message.Message):
     COORDINATOR_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     LAST_SHA256_FIELD_NUMBER: _ClassVar[int]
+    LEAST_CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
     helper_version: int
     run: bytes
     round_number: int
@@ -43,7 +44,8 @@ class UnmaskTerms(_message.Message):
     coordinator_time_ms: int
     last_sequence: int
     last_sha256: bytes
-    def __init__(self, helper_version: _Optional[int] = ..., run: _Optional[bytes] = ..., round_number: _Optional[int] = ..., attempt: _Optional[int] = ..., group: _Optional[int] = ..., groups: _Optional[int] = ..., element_count: _Optional[int] = ..., bits: _Optional[int] = ..., base_sha256: _Optional[bytes] = ..., plan_sha256: _Optional[bytes] = ..., deadline_ms: _Optional[int] = ..., coordinator_time_ms: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_sha256: _Optional[bytes] = ...) -> None: ...
+    least_contributors: int
+    def __init__(self, helper_version: _Optional[int] = ..., run: _Optional[bytes] = ..., round_number: _Optional[int] = ..., attempt: _Optional[int] = ..., group: _Optional[int] = ..., groups: _Optional[int] = ..., element_count: _Optional[int] = ..., bits: _Optional[int] = ..., base_sha256: _Optional[bytes] = ..., plan_sha256: _Optional[bytes] = ..., deadline_ms: _Optional[int] = ..., coordinator_time_ms: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_sha256: _Optional[bytes] = ..., least_contributors: _Optional[int] = ...) -> None: ...
 
 class MaskMember(_message.Message):
     __slots__ = ("slot", "lease_nonce", "sealed_seed", "signing_certificate")

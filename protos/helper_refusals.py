@@ -23,6 +23,7 @@ class HelperCode(StrEnum):
     ANOTHER_RUN = "another_run"
     CLOCK_WRONG = "clock_wrong"
     DEADLINE_LONG_PAST = "deadline_long_past"
+    DEADLINE_TOO_FAR = "deadline_too_far"
     HELPER_BEHIND = "helper_behind"
     STALE_ATTEMPT = "stale_attempt"
     TOO_MANY_ROUNDS = "too_many_rounds"
@@ -64,15 +65,17 @@ LINES: dict[HelperCode, str] = {
     "apart; set them",
     HelperCode.DEADLINE_LONG_PAST: "the round's deadline is more than a day past; try the "
     "round again",
+    HelperCode.DEADLINE_TOO_FAR: "the round's deadline is further ahead than a masked "
+    "round may be long",
     HelperCode.HELPER_BEHIND: "this helper's list lacks an answer that it gave; its owner has to "
     "bring it up to date",
     HelperCode.STALE_ATTEMPT: "a newer attempt was answered already",
     HelperCode.TOO_MANY_ROUNDS: "this helper answers no more rounds today",
-    HelperCode.TOO_FEW: "the set has fewer devices than this helper's owner asks for",
+    HelperCode.TOO_FEW: "the set has fewer devices than this helper's owner or the plan asks for",
     HelperCode.REPEATED_DEVICE: "a device is in the set twice",
     HelperCode.REPEATED_LEASE: "a lease or slot is in the set twice",
     HelperCode.OTHER_SET: "this group was answered for another set",
-    HelperCode.OVERLAPPING_SET: "a lease of the set was answered in another set",
+    HelperCode.OVERLAPPING_SET: "a lease or device of the set was answered in another set",
     HelperCode.CERTIFICATE_UNKNOWN: "a certificate is not of a device of this federation",
     HelperCode.CERTIFICATE_EXPIRED: "a device's certificate is not valid now",
     HelperCode.GROUP_DIFFERS: "a slot is of another group",

@@ -7,16 +7,14 @@ interruption; a device that has to train again draws its noise and its seed anew
 import numpy as np
 from numpy.typing import NDArray
 
-from models.masked.layout import masked_layout
+from models.masked.layout import mask_form, masked_layout
 from models.masked.payload import encode_payload
 from models.plan.plan import Plan
 from privacy.identities.certificates import CertifiedKey
 from privacy.identities.party import Identity
 from privacy.masking.keystream import add_keystream
-from privacy.masking.mask_form import MaskForm
 from privacy.masking.packing import pack
 from privacy.masking.sealed_seed import new_seed, seal_seed, seed_context
-from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import MessageContext
 
 
@@ -42,15 +40,8 @@ def masked_payload(
         CodecError: If the vector does not fit the plan's layout.
         ValueError: If the plan masks nothing.
     """
-    layout, privacy = masked_layout(plan), plan.privacy
-    if not isinstance(privacy, MaskedNoise):
-        raise ValueError(f"only a plan of mode masked has masks, got {type(privacy).__name__}")
-    form = MaskForm(
-        element_count=layout.element_count,
-        bits=layout.grid.bits,
-        attempt=attempt,
-        groups=privacy.groups,
-    )
+    layout = masked_layout(plan)
+    form = mask_form(plan, layout, attempt)
     seed = new_seed()
     # Two's complement: a negative element wraps as the sum does.
     masked = vector.astype(np.uint32)

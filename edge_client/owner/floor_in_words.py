@@ -57,7 +57,8 @@ def _under_masks(floor: Floor) -> tuple[str, str]:
         "the noise.",
         "It is the helper's word that it keeps the masks from the coordinator, for both together "
         "could see this device's update behind that share alone; it is the other devices' word "
-        "that they add theirs, and the coordinator's how often this device is asked.",
+        "that they add theirs, and the coordinator's that they are other people's, for it enrols "
+        "them, and how often this device is asked.",
     )
 
 

@@ -33,6 +33,7 @@ from privacy.clipping.adaptive import fit_sensitivity
 from privacy.clipping.noised_sums import sums_sensitivity, weight_scale
 from privacy.masking.grid import Grid, Messages, choose_grid
 from privacy.masking.keystream import SEED_BYTES
+from privacy.masking.mask_form import MaskForm
 from privacy.masking.packing import packed_bytes
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import sealed_bytes
@@ -178,6 +179,24 @@ def layout_of_sums(
         fit_entry,
         grid,
         privacy.noise_multiplier * grid.sensitivity / entry,
+    )
+
+
+def mask_form(plan: Plan, layout: MaskedLayout, attempt: int) -> MaskForm:
+    """Return what every seed of an attempt, from 0, is bound to; ValueError as ``masked_layout``.
+
+    A seed is bound to how few vectors the plan lets a sum have: else who may ask for sums would
+    promise a thousand shares of noise, and have the helper unmask five.
+    """
+    privacy, quorum = plan.privacy, plan.quorum
+    if not isinstance(privacy, MaskedNoise) or quorum is None:
+        raise ValueError("a mask needs a plan of masked sums that has a quorum")
+    return MaskForm(
+        element_count=layout.element_count,
+        bits=layout.grid.bits,
+        attempt=attempt,
+        groups=privacy.groups,
+        least_contributors=privacy.least_contributors(quorum),
     )
 
 

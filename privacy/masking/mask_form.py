@@ -16,7 +16,7 @@ MOST_ELEMENTS = 1 << 28
 """Largest vector, in elements: a gibibyte at 32 bits, which a helper has to hold once."""
 
 _TAG = b"sotto mask form 1\0"
-_FIELDS = struct.Struct("!QIII")
+_FIELDS = struct.Struct("!QIIII")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,8 @@ class MaskForm:
         bits: Width of an element; sums are modulo 2^bits.
         attempt: Attempt at the round, from 0.
         groups: Groups of a cohort that are unmasked each for itself.
+        least_contributors: Fewest vectors of one sum; by the plan a device's share of the noise is
+            measured for so many, and in a smaller sum would be too little.
 
     Raises:
         ValueError: If a value is out of range.
@@ -37,6 +39,7 @@ class MaskForm:
     bits: int
     attempt: int
     groups: int
+    least_contributors: int
 
     def __post_init__(self) -> None:
         if not 1 <= self.element_count <= MOST_ELEMENTS:
@@ -47,14 +50,15 @@ class MaskForm:
             raise ValueError(f"bits must be one of {PACKED_BITS}, got {self.bits}")
         if not 0 <= self.attempt < 1 << 32:
             raise ValueError(f"attempt must be >= 0 and < 2**32, got {self.attempt}")
-        if not 1 <= self.groups < 1 << 32:
-            raise ValueError(f"groups must be >= 1 and < 2**32, got {self.groups}")
+        for name in ("groups", "least_contributors"):
+            if not 1 <= getattr(self, name) < 1 << 32:
+                raise ValueError(f"{name} must be >= 1 and < 2**32, got {getattr(self, name)}")
 
     @property
     def sha256(self) -> bytes:
         """Return the digest that an envelope names, 32 bytes."""
-        fields = _FIELDS.pack(self.element_count, self.bits, self.attempt, self.groups)
-        return hashlib.sha256(_TAG + fields).digest()
+        fields = (self.element_count, self.bits, self.attempt, self.groups, self.least_contributors)
+        return hashlib.sha256(_TAG + _FIELDS.pack(*fields)).digest()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,10 @@ from privacy.clipping.adaptive import aggregate_noise_multiplier
 from privacy.clipping.settings import AdaptiveClipping
 from privacy.noise.calibrated_settings import NEIGHBOURS, Calibrated
 
+LONGEST_ROUND_S = 7 * 24 * 3600.0
+"""Longest round of masked sums. Seeds of a later deadline could be asked for years from now, of a
+helper whose list was put back from a backup."""
+
 
 class MaskedNoise(Calibrated, frozen=True, kw_only=True, tag="masked"):
     """Noise of the devices on a sum that a second party, the helper, helps to unmask.

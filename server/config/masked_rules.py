@@ -1,6 +1,6 @@
 """Refuse what does not go with mode ``masked``, whose coordinator sees sums and no update."""
 
-from privacy.noise.masked_settings import MaskedNoise
+from privacy.noise.masked_settings import LONGEST_ROUND_S, MaskedNoise
 from server.aggregation.robust_settings import RobustSettings
 from server.aggregation.settings import AggregationSettings, LiteralSettings, MeanSettings
 from server.config.rounds import RoundSettings
@@ -15,7 +15,7 @@ def check_masked_sums(
     *,
     example_cap: int,
 ) -> None:
-    """Check that rule, groups, quorum and cap go with masked sums.
+    """Check that rule, groups, quorum, deadline and cap go with masked sums.
 
     A robust rule runs over the groups' means, in which all devices weigh the same.
 
@@ -23,6 +23,11 @@ def check_masked_sums(
         ValueError: If they do not; names the setting, the reason and the remedy.
     """
     privacy.least_contributors(rounds.quorum)
+    if rounds.deadline_s > LONGEST_ROUND_S:
+        raise ValueError(
+            f"rounds.deadline_s must be <= {LONGEST_ROUND_S:.0f}, a week, with privacy.mode = "
+            f'"masked", got {rounds.deadline_s:g}: the helper unmasks no later one'
+        )
     if isinstance(aggregation, LiteralSettings):
         raise ValueError(
             'aggregation.rule = "literal" weighs by a softmax over everybody\'s distances, which '

@@ -1,10 +1,12 @@
 """Tell people at a run's start, deployed or simulated, what its guarantee comes to."""
 
+import math
 from collections.abc import Sequence
 
 from models.vector.schema import Role
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.events import PrivacyEvent
+from privacy.accounting.one_gaussian import gaussian_epsilon
 from privacy.accounting.onlookers import AGAINST
 from privacy.commands.budget import CHEAP_ATTENTION, price_line
 from privacy.commands.sums_in_words import price_line_of_sums
@@ -92,6 +94,7 @@ def _against_coordinator(
     coming = [] if one is None else [one] * attempts
     epsilon = epsilon_of([*spent, *coming], privacy.delta, "coordinator")
     honest = privacy.honest_contributors(rounds.quorum)
+    alone = gaussian_epsilon(privacy.noise_multiplier / math.sqrt(honest), privacy.delta)
     return [
         f"epsilon {AGAINST['coordinator']} is {epsilon:.3g} by then at delta {privacy.delta:g}, "
         "and more with every attempt that comes to nothing, which costs as much as a round; "
@@ -99,6 +102,9 @@ def _against_coordinator(
         f"{_budget(privacy.coordinator_epsilon_budget, epsilon)}",
         f"both figures count the noise of {honest} of each sum's contributors, who are at least "
         f"{least}",
+        "a coordinator that enrolled all other devices of a sum, or joined the helper, would see "
+        "one device's update behind its own share of the noise alone: epsilon about "
+        f"{alone:.3g} at delta {privacy.delta:g} for each attempt",
     ]
 
 

@@ -2,13 +2,16 @@
 
 A question (round, attempt, group) has one answer. The same set again gets that answer, whatever the
 process went through in between; another set is refused. Kept beside the answers: the lease nonces
-of the newest attempt (older attempts are refused whole), and a digest of every seed that was ever
-used. Neither names a device. All of it blocks.
+of the newest attempt (older attempts are refused whole) with a digest of each of its devices'
+names, so that nobody is in two sums of it, and a digest of every seed that was ever used. Whoever
+reads the store and guesses a name can tell whether it was in the newest attempt, and in no other.
+All of it blocks.
 """
 
 import hashlib
 import sqlite3
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +41,8 @@ _DAY_MS = 24 * 3600 * 1000
 # of 256 bits share it with a chance of 2^-80 among as many.
 _SEED_DIGEST_BYTES = 16
 _SEED_TAG = b"sotto used seed 1\0"
+_DEVICE_TAG = b"sotto summed device 1\0"
+_ATTEMPT = struct.Struct("!16sII")
 _TABLES = """
 CREATE TABLE answers (
     sequence INTEGER PRIMARY KEY,
@@ -51,8 +56,9 @@ CREATE TABLE answers (
     certificate BLOB NOT NULL,
     UNIQUE (round_number, attempt, part)
 );
-CREATE TABLE leases (nonce BLOB PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE seeds (digest BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE leases (used BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE devices (used BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE seeds (used BLOB PRIMARY KEY) WITHOUT ROWID;
 """
 _SIGNED = "statement, signature, certificate"
 
@@ -72,6 +78,7 @@ class Question:
         set_sha256: Digest of the set, 32 bytes.
         seeds: Seed by slot; never kept, and not shown.
         nonces: Lease nonces of the set.
+        devices: Names of the set's devices; not kept as they are.
     """
 
     run: bytes
@@ -81,6 +88,7 @@ class Question:
     set_sha256: bytes
     seeds: dict[int, bytes]
     nonces: frozenset[bytes]
+    devices: frozenset[str]
 
     def __repr__(self) -> str:
         return f"Question(round {self.round_number}, {self.form}, group {self.group})"
@@ -162,12 +170,11 @@ class Answers:
             )
             signed = sign_answer(answer, helper)
             if newest is None or newest.answer.question[:2] != answer.question[:2]:
-                store.execute("DELETE FROM leases")
+                _forget_attempt(store)
             _insert(store, signed)
-            nonces = [(nonce,) for nonce in asked.nonces]
-            digests = [(_seed_digest(seed),) for seed in asked.seeds.values()]
-            store.executemany("INSERT INTO leases VALUES (?)", nonces)
-            store.executemany("INSERT INTO seeds VALUES (?)", digests)
+            _use(store, "leases", asked.nonces)
+            _use(store, "devices", _device_digests(asked))
+            _use(store, "seeds", map(_seed_digest, asked.seeds.values()))
             return signed
 
     def listed(self, first_sequence: int = 1, *, most: int = -1) -> list[SignedAnswer]:
@@ -201,6 +208,7 @@ class Answers:
                 raise AnswerError("the two lists differ before this one ends: one was changed")
             check_list(lacking[held:], authorities=[authority], run=self._run, after=newest)
             for signed in lacking[held:]:
+                _forget_attempt(store)
                 _insert(store, signed)
             return len(lacking) - held
 
@@ -214,12 +222,9 @@ class Answers:
         self._check_attempt(store, asked.round_number, attempt, now_ms)
         newest = _newest(store)
         if newest is not None and newest.answer.question[:2] == (asked.round_number, attempt):
-            _check_leases(store, asked)
-        used = [
-            slot
-            for slot, seed in asked.seeds.items()
-            if _exists(store, "seeds", "digest", _seed_digest(seed))
-        ]
+            _check_apart(store, asked)
+        digests = {_seed_digest(seed): slot for slot, seed in asked.seeds.items()}
+        used = [slot for digest, slot in digests.items() if _is_used(store, "seeds", digest)]
         if used:
             raise Refusal(HelperCode.REPEATED_SEED, used)
         return None
@@ -306,17 +311,37 @@ def _insert(store: sqlite3.Connection, signed: SignedAnswer) -> None:
     )
 
 
-def _check_leases(store: sqlite3.Connection, asked: Question) -> None:
-    if any(_exists(store, "leases", "nonce", nonce) for nonce in asked.nonces):
+def _forget_attempt(store: sqlite3.Connection) -> None:
+    store.execute("DELETE FROM leases")
+    store.execute("DELETE FROM devices")
+
+
+def _check_apart(store: sqlite3.Connection, asked: Question) -> None:
+    """Refuse a set of the newest attempt that shares a lease or device with one answered before."""
+    if store.execute("SELECT 1 FROM devices LIMIT 1").fetchone() is None:
+        # The attempt was taken back from the coordinator's list: who was in it is lost.
+        raise Refusal(HelperCode.STALE_ATTEMPT)
+    used = any(_is_used(store, "leases", nonce) for nonce in asked.nonces)
+    if used or any(_is_used(store, "devices", digest) for digest in _device_digests(asked)):
         raise Refusal(HelperCode.OVERLAPPING_SET)
 
 
-def _exists(store: sqlite3.Connection, table: str, column: str, value: bytes) -> bool:
-    found = store.execute(
-        f"SELECT 1 FROM {table} WHERE {column} = ?",  # noqa: S608  # our own names
-        (value,),
-    ).fetchone()
-    return found is not None
+def _use(store: sqlite3.Connection, table: str, keys: Iterable[bytes]) -> None:
+    added = f"INSERT INTO {table} VALUES (?)"  # noqa: S608  # our own names
+    store.executemany(added, [(key,) for key in keys])
+
+
+def _is_used(store: sqlite3.Connection, table: str, key: bytes) -> bool:
+    query = f"SELECT 1 FROM {table} WHERE used = ?"  # noqa: S608  # our own names
+    return store.execute(query, (key,)).fetchone() is not None
+
+
+def _device_digests(asked: Question) -> list[bytes]:
+    """Return a digest of each device's name, another one in every attempt."""
+    attempt = _ATTEMPT.pack(asked.run, asked.round_number, asked.form.attempt)
+    return [
+        hashlib.sha256(_DEVICE_TAG + attempt + name.encode()).digest() for name in asked.devices
+    ]
 
 
 def _seed_digest(seed: bytes) -> bytes:

@@ -27,6 +27,7 @@ from server.helper.folder import (
     read_authority_file,
     renew_helper,
 )
+from server.helper.newest_issuer import NewestIssuerError
 from server.helper.reporting import report_of
 from server.helper.settings import HelperSettings
 
@@ -36,6 +37,7 @@ _FAILURES = (
     CertificateError,
     HelperFolderError,
     KeyFileError,
+    NewestIssuerError,
     OSError,
     ValueError,
 )
@@ -235,6 +237,10 @@ def _verify(asked: TwoLists) -> int:
     authorities = [read_authority_file(path) for path in files]
     found = compare(asked.helper_list, asked.coordinator_list, authorities)
     print(f"run {found.run}: both lists have {found.common} answers in common")
+    print(
+        f"they hold sums of {found.attempts} attempts at rounds: `sotto-server ledger` must have "
+        "as many events masked-attempt or more, or the epsilon that it tells is too low"
+    )
     if found.only_helper:
         print(
             f"the coordinator's list lacks the last {found.only_helper}: it asked for sums that it "

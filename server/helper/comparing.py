@@ -18,12 +18,15 @@ class Comparison:
         common: Answers that both have.
         only_helper: Answers that the coordinator did not keep.
         only_coordinator: Answers that the helper's list lacks.
+        attempts: Attempts at rounds of which a list shows a sum; each costs epsilon against the
+            coordinator.
     """
 
     run: str
     common: int
     only_helper: int
     only_coordinator: int
+    attempts: int
 
     @property
     def agree(self) -> bool:
@@ -59,6 +62,7 @@ def compare(helper_list: Path, coordinator_list: Path, authorities: Sequence[byt
         common=common,
         only_helper=len(lists[0]) - common,
         only_coordinator=len(lists[1]) - common,
+        attempts=len({one.answer.question[:2] for answers in lists for one in answers}),
     )
 
 

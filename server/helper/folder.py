@@ -67,6 +67,11 @@ class HelperFolder:
         return self.root / "answers.sqlite"
 
     @property
+    def newest_issuer(self) -> Path:
+        """The newest issuing key that has certified a caller."""
+        return self.root / "newest_issuer.json"
+
+    @property
     def lock(self) -> Path:
         """Locked by the process that answers."""
         return self.root / "lock"

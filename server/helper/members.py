@@ -99,6 +99,7 @@ class MemberSet:
             set_sha256=set_digest(self._members),
             seeds=self._seeds,
             nonces=nonces,
+            devices=frozenset(self._devices),
         )
 
     def _refuse_repeated_seeds(self) -> None:

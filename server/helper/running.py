@@ -13,6 +13,7 @@ from privacy.identities.helper_admission import run_of
 from privacy.identities.party import Identity
 from protos import helper_pb2_grpc as pb_grpc
 from server.helper.folder import HelperFolder
+from server.helper.newest_issuer import NewestIssuer
 from server.helper.service import HelperService
 from server.records.failpoints import UNARMED, Failpoints
 from server.records.threads import Threads
@@ -53,6 +54,7 @@ async def run_helper(
         KeyFileError: If a key is missing or readable by others.
         CertificateError: If the certificates have ended, or are another authority's.
         AnswerStoreError: If the store cannot be opened.
+        NewestIssuerError: If what is known of the callers' issuing keys cannot be read.
     """
     settings = folder.read_settings()
     authority = folder.read_authority()
@@ -69,6 +71,7 @@ async def run_helper(
             helper,
             run_of(authority),
             settings,
+            issuers=NewestIssuer(folder.newest_issuer, authority),
             threads=Threads(executor),
             failpoints=failpoints,
         )

@@ -14,19 +14,21 @@ from privacy.identities.certificates import (
     CertificateError,
     KeyUse,
     certificate_der,
-    read_certificate,
+    check_certificate,
 )
 from privacy.identities.party import Identity
 from privacy.masking.helper_answer import SignedAnswer
 from privacy.masking.keystream import keystream_sum
 from privacy.masking.mask_form import MaskForm, MaskTerms
 from privacy.masking.packing import pack
+from privacy.noise.masked_settings import LONGEST_ROUND_S
 from protos import helper_pb2 as pb
 from protos import helper_pb2_grpc as pb_grpc
 from protos.helper_refusals import HelperCode
 from protos.version import HELPER_VERSION
 from server.helper.answers import Answers, Question
 from server.helper.members import MemberSet
+from server.helper.newest_issuer import NewestIssuer
 from server.helper.refusal import Refusal, answering
 from server.helper.settings import HelperSettings
 from server.records.failpoints import UNARMED, Failpoint, Failpoints
@@ -53,6 +55,7 @@ class HelperService(pb_grpc.HelperServicer):
         run: bytes,
         settings: HelperSettings,
         *,
+        issuers: NewestIssuer,
         threads: Threads,
         failpoints: Failpoints = UNARMED,
         clock: Callable[[], float] = time.time,
@@ -62,6 +65,7 @@ class HelperService(pb_grpc.HelperServicer):
         self._helper = helper
         self._run = run
         self._settings = settings
+        self._issuers = issuers
         self._threads = threads
         self._failpoints = failpoints
         self._clock = clock
@@ -73,7 +77,7 @@ class HelperService(pb_grpc.HelperServicer):
     ) -> None:
         """Sum the keystreams of a set; the answer is durable before its first byte goes out."""
         async with answering(context):
-            self._check_caller(context)
+            await self._check_caller(context)
             async with self._one_sum:
                 terms = await self._terms(requests)
                 await _paced(context.write(pb.UnmaskResponse(taken=pb.TermsTaken())))
@@ -89,7 +93,7 @@ class HelperService(pb_grpc.HelperServicer):
     ) -> None:
         """List what was answered."""
         async with answering(context):
-            self._check_caller(context)
+            await self._check_caller(context)
             if request.run != self._run:
                 raise Refusal(HelperCode.ANOTHER_RUN)
             first = max(1, request.first_sequence)
@@ -100,16 +104,25 @@ class HelperService(pb_grpc.HelperServicer):
                     await _paced(context.write(_told(signed)))
                 first = listed[-1].answer.sequence + 1
 
-    def _check_caller(self, context: _Context) -> None:
-        """Refuse all but the coordinator; TLS has checked who certified the caller."""
-        pem = next(iter(context.auth_context().get("x509_pem_cert", ())), b"")
+    async def _check_caller(self, context: _Context) -> None:
+        """Refuse all but the coordinator, and it with what an earlier issuing key certified."""
+        shown = context.auth_context()
+        # A server of OpenSSL's sees the caller's own certificate apart from those above it.
+        own, above = (
+            b"".join(shown.get(name, ())) for name in ("x509_pem_cert", "x509_pem_cert_chain")
+        )
+        pem = above if above.startswith(own) else own + above
         try:
-            caller = read_certificate(certificate_der(pem))
-            caller.check_time(self._clock())
+            caller = check_certificate(
+                certificate_der(pem),
+                ca=self._helper.authority,
+                use=KeyUse.TLS,
+                role="caller",
+                now=self._clock(),
+            )
         except CertificateError:
             raise Refusal(HelperCode.CALLER_UNKNOWN) from None
-        if (caller.use, caller.role) != (KeyUse.TLS, "caller"):
-            raise Refusal(HelperCode.CALLER_UNKNOWN)
+        await self._threads.run(partial(self._issuers.check, caller))
 
     async def _terms(self, requests: AsyncIterator[pb.UnmaskRequest]) -> MaskTerms:
         """Return a call's terms.
@@ -129,6 +142,8 @@ class HelperService(pb_grpc.HelperServicer):
         if now_ms - terms.deadline_ms > _DAY_MS:
             # Bounds too for how long a set could be asked for again if this list went back.
             raise Refusal(HelperCode.DEADLINE_LONG_PAST)
+        if terms.deadline_ms - now_ms > LONGEST_ROUND_S * 1000 + _DAY_MS:
+            raise Refusal(HelperCode.DEADLINE_TOO_FAR)
 
         def look() -> None:
             self._answers.check_known(told.last_sequence, told.last_sha256)
@@ -147,7 +162,7 @@ class HelperService(pb_grpc.HelperServicer):
         while batch := await self._batch(requests):
             # Bound to this batch: the thread is done before the next one is read.
             await self._threads.run(partial(_add_all, members, batch))
-        least = self._settings.least_contributors
+        least = max(self._settings.least_contributors, terms.form.least_contributors)
         return await self._threads.run(lambda: members.question(least_contributors=least))
 
     async def _batch(self, requests: AsyncIterator[pb.UnmaskRequest]) -> list[pb.MaskMember]:
@@ -203,6 +218,7 @@ def terms_of(told: pb.UnmaskTerms) -> MaskTerms:
                 bits=told.bits,
                 attempt=told.attempt,
                 groups=told.groups,
+                least_contributors=told.least_contributors,
             ),
             base_sha256=told.base_sha256,
             plan_sha256=told.plan_sha256,

@@ -163,6 +163,7 @@ class HelperCall:
             attempt=terms.form.attempt,
             group=terms.group,
             groups=terms.form.groups,
+            least_contributors=terms.form.least_contributors,
             element_count=terms.form.element_count,
             bits=terms.form.bits,
             base_sha256=terms.base_sha256,

@@ -5,7 +5,7 @@ bound to this very lease and mask. So a device can spoil a sum only by what it p
 or by a seed that does not open, which the helper tells.
 """
 
-from models.masked.layout import MaskedLayout, masked_layout
+from models.masked.layout import MaskedLayout, mask_form, masked_layout
 from models.masked.payload import MaskedPayload, check_payload, split_payload
 from models.plan.plan import Plan
 from models.vector.codec import CodecError, Payload
@@ -25,6 +25,7 @@ class Masks:
 
     def __init__(self, plan: Plan) -> None:
         """Take a plan's layout; ValueError if it is of another mode."""
+        self._plan = plan
         self.layout: MaskedLayout = masked_layout(plan)
         self.groups = plan.privacy.groups if isinstance(plan.privacy, MaskedNoise) else 1
         self.payload_bytes = self.least_bytes = self.layout.payload_bytes
@@ -40,12 +41,7 @@ class Masks:
 
     def form(self, attempt: int) -> MaskForm:
         """Return what the seeds of an attempt, from 0, are bound to beside their lease."""
-        return MaskForm(
-            element_count=self.layout.element_count,
-            bits=self.layout.grid.bits,
-            attempt=attempt,
-            groups=self.groups,
-        )
+        return mask_form(self._plan, self.layout, attempt)
 
 
 class MaskedOpener(PayloadOpener[MaskedPayload]):

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from models.masked.layout import MaskedLayout, masked_layout
+from models.masked.layout import MaskedLayout, mask_form, masked_layout
 from models.masked.payload import encode_payload
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
@@ -30,7 +30,6 @@ from privacy.identities.helper_admission import (
 )
 from privacy.masking.helper_answer import SignedAnswer, read_answers
 from privacy.masking.keystream import add_keystream
-from privacy.masking.mask_form import MaskForm
 from privacy.masking.packing import pack
 from privacy.masking.rotation import rotate
 from privacy.noise.masked_settings import MaskedNoise
@@ -202,12 +201,7 @@ class MaskedDevice(Device):
         plan, seed = plan_of(lease), os.urandom(32)
         assert isinstance(plan.privacy, MaskedNoise)
         layout = masked_layout(plan)
-        form = MaskForm(
-            element_count=layout.element_count,
-            bits=layout.grid.bits,
-            attempt=lease.attempt if attempt is None else attempt,
-            groups=plan.privacy.groups,
-        )
+        form = mask_form(plan, layout, lease.attempt if attempt is None else attempt)
         masked = vector.astype(np.uint32)
         add_keystream(masked, seed, bits=layout.grid.bits)
         context = self.uplink_context(lease)

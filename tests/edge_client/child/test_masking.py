@@ -82,6 +82,7 @@ class MaskedScene(Scene):
             bits=layout.grid.bits,
             attempt=ATTEMPT,
             groups=1,
+            least_contributors=2,
         )
         bound = seed_context(dataclasses.replace(context), form)
         seed = open_seed(bytes(sealed), bound, helper=self.helper, sender=sender)

@@ -73,6 +73,11 @@ EXAMPLES = ExampleBudget(epsilon=8.0, delta=1e-5)
             "The coordinator opens no update of this device",
             "the helper's word that it keeps the masks from the coordinator",
         ),
+        (
+            {"sums": "masked", "helpers": HELPERS},
+            "The coordinator opens no update of this device",
+            "the coordinator's that they are other people's, for it enrols them",
+        ),
         ({"helpers": HELPERS}, PROMISED, 'this noise is added in modes "central" and "ftrl"'),
         (UNBOUNDED, "an epsilon and a delta of any size", "the coordinator's word"),
     ],

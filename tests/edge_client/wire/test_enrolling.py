@@ -12,8 +12,9 @@ import pytest
 import edge_client.wire.coordinator_keys as coordinator_keys_module
 import edge_client.wire.enrolling as enrolling_module
 from edge_client.folder.layout import DeviceFolder, DeviceFolderError, Enrolment
-from edge_client.wire.enrolling import enrol_device
+from edge_client.wire.enrolling import enrol_device, renew_certificates
 from edge_client.wire.refusal import RefusedError, UnreachableError
+from edge_client.wire.transport import Transport
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import CertificateError, KeyUse
 from privacy.identities.chains import split_chain
@@ -39,6 +40,7 @@ class Coordinator:
         name: Whom the invites are for.
         now: Seconds since 1970 UTC, by the clocks of both ends.
         days: Life of the certificates that it gives.
+        certified_name: In which name it certifies; empty for ``name``.
         former: What it shows about authorities before its own, DER.
     """
 
@@ -49,6 +51,7 @@ class Coordinator:
     name: str = "device-0001"
     now: float = field(default_factory=time.time)
     days: float = 90.0
+    certified_name: str = ""
 
     former: list[bytes] = field(default_factory=list)
 
@@ -64,7 +67,11 @@ class Coordinator:
             raise failure
         asked = SigningRequests(requests.tls, requests.wrapping, requests.signing)
         given = self.authority.issue_all(
-            asked, name=self.name, role="device", days=self.days, now=self.now
+            asked,
+            name=self.certified_name or self.name,
+            role="device",
+            days=self.days,
+            now=self.now,
         )
         own = self.identity.certificates
         return wire.EnrolResponse(
@@ -108,6 +115,23 @@ def invite_of(ca: bytes, *, run: str = RUN.hex(), port: int = 7441) -> Invite:
 def enrolled(folder: DeviceFolder, coordinator: Coordinator, *, port: int = 7441) -> Enrolment:
     invite = invite_of(coordinator.authority.certificate, port=port)
     return asyncio.run(enrol_device(folder, invite, now=coordinator.now))
+
+
+async def renewed(folder: DeviceFolder, coordinator: Coordinator) -> None:
+    """Renew with a transport that asks this coordinator."""
+
+    class Renewing(Transport):
+        def __init__(self) -> None:  # No channel: nothing here speaks gRPC.
+            pass
+
+        async def renew(self, requests: wire.SigningRequests) -> wire.RenewCertificatesResponse:
+            given = await coordinator.enrol("", b"", b"", requests)
+            return wire.RenewCertificatesResponse(
+                device=given.device, coordinator=given.coordinator
+            )
+
+    ca = coordinator.authority.certificate
+    await renew_certificates(folder, ca, Renewing(), now=coordinator.now)
 
 
 def crash(*_: object, **__: object) -> None:
@@ -187,6 +211,25 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_keys(
         for request in coordinator.asked
     }
     assert (len(coordinator.asked), len(keys)) == (2, 1)
+
+
+def test_certificates_in_another_name_are_not_kept(
+    tmp_path: Path, coordinator: Coordinator
+) -> None:
+    folder = DeviceFolder(tmp_path / "device")
+    coordinator.certified_name = "device-0002"
+    with pytest.raises(CertificateError, match="name of device-0001, got device-0002"):
+        enrolled(folder, coordinator)
+    coordinator.certified_name = ""
+    enrolled(folder, coordinator)
+
+    # A device with two names would be two to the helper, in two sums of one attempt.
+    coordinator.certified_name = "device-0002"
+    before = Identity.load(folder.identity).certificates
+    with pytest.raises(CertificateError, match="got device-0002"):
+        asyncio.run(renewed(folder, coordinator))
+
+    assert Identity.load(folder.identity).certificates == before
 
 
 @pytest.mark.slow

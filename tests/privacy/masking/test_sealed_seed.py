@@ -20,7 +20,7 @@ from privacy.masking.sealed_seed import (
 )
 from privacy.sealing.envelope import Direction, MessageContext, UnsealError, open_sealed, seal
 
-FORM = MaskForm(element_count=10, bits=24, attempt=0, groups=1)
+FORM = MaskForm(element_count=10, bits=24, attempt=0, groups=1, least_contributors=1)
 UPDATE = MessageContext(
     direction=Direction.UPLINK,
     run=b"r" * 16,
@@ -94,6 +94,7 @@ def test_the_coordinator_that_carries_a_seed_cannot_open_it(
         seed_context(UPDATE, replace(FORM, bits=32)),
         seed_context(UPDATE, replace(FORM, attempt=1)),
         seed_context(UPDATE, replace(FORM, groups=2)),
+        seed_context(UPDATE, replace(FORM, least_contributors=2)),
         replace(CONTEXT, slot=6),
         replace(CONTEXT, base_sha256=bytes(32)),
         replace(CONTEXT, plan_sha256=bytes(32)),
@@ -142,6 +143,7 @@ def test_seeds_are_never_the_same() -> None:
         {"bits": 17},
         {"attempt": -1},
         {"groups": 0},
+        {"least_contributors": 0},
     ],
 )
 def test_a_form_out_of_its_bounds_is_refused(changes: dict[str, int]) -> None:

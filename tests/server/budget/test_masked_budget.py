@@ -159,7 +159,7 @@ def test_both_figures_are_those_of_a_release(store: Store) -> None:
 def test_the_start_says_both_figures_and_whose_noise_counts() -> None:
     whole = epsilon_of([RELEASE] * 10, DELTA)
 
-    promise, readers, coordinator, shares = outlook(federation(coordinator=1.0))
+    promise, readers, coordinator, shares, alone = outlook(federation(coordinator=1.0))
 
     assert promise.startswith("masked: ")
     assert readers == (
@@ -170,6 +170,12 @@ def test_the_start_says_both_figures_and_whose_noise_counts() -> None:
     assert coordinator.endswith("coordinator_epsilon_budget is 1; the run will stop before that")
     assert shares == (
         "both figures count the noise of 7 of each sum's contributors, who are at least 10"
+    )
+    # Shares of variance z^2 / 7, of which one is left.
+    own = msgspec.structs.replace(ATTEMPT, noise_multiplier=ATTEMPT.noise_multiplier / 7**0.5)
+    assert alone.startswith("a coordinator that enrolled all other devices of a sum, or joined")
+    assert (
+        f"epsilon about {epsilon_of([own], DELTA, 'coordinator'):.3g} at delta 0.001 for" in alone
     )
 
 
@@ -182,7 +188,7 @@ def test_attempts_so_far_count_in_what_the_coordinator_will_have_seen(store: Sto
     attempt(store, asked, 1, 2)
 
     # Three attempts are paid for, the third of them at round 1; nine rounds are to come.
-    _, readers, coordinator, _ = gate(store, settings).outlook(1, 2)
+    _, readers, coordinator, *_ = gate(store, settings).outlook(1, 2)
 
     of_readers = epsilon_of([RELEASE] * 10, DELTA)
     of_coordinator = epsilon_of([ATTEMPT] * 12, DELTA, "coordinator")

@@ -28,6 +28,7 @@ def config(
     rounds: str = "cohort_size = 10",
     training: str = TRAINING,
     model: str = 'family = "gru_lm"\nvocabulary_size = 100\nhidden_size = 2\ntied = false',
+    deadline_s: str = "10",
     more: str = "",
 ) -> FederationConfig:
     return parse_config(
@@ -47,7 +48,7 @@ size = 100
 [rounds]
 cap = 10
 quorum = 8
-deadline_s = 10
+deadline_s = {deadline_s}
 {rounds}
 {more}
 """,
@@ -99,6 +100,7 @@ def test_devices_of_a_group_weigh_alike_under_a_robust_rule(rule: str) -> None:
             "training.example_cap must be below 1,000,000",
         ),
         ({"aggregation": 'rule = "median"'}, "privacy.groups must be >= 3"),
+        ({"deadline_s": "604801"}, "rounds.deadline_s must be <= 604800, a week"),
         (
             {"privacy": GROUPS, "aggregation": 'rule = "krum"\nattackers = 1'},
             "privacy.groups must be >= 5",

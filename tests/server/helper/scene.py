@@ -20,6 +20,7 @@ from privacy.identities.party import Identity
 from privacy.masking.mask_form import MaskForm, MaskTerms
 from privacy.masking.sealed_seed import seal_seed
 from server.helper.folder import HelperFolder, admit_helper, found_helper
+from server.helper.newest_issuer import NewestIssuer
 from server.helper.running import listen
 from server.helper.service import HelperService
 from server.helper.settings import HelperSettings
@@ -29,7 +30,7 @@ from server.records.threads import Threads
 from server.uplink.helper_call import HelperCall, MaskedMember
 
 RUN = bytes.fromhex("ab" * 16)
-FORM = MaskForm(element_count=1000, bits=24, attempt=0, groups=1)
+FORM = MaskForm(element_count=1000, bits=24, attempt=0, groups=1, least_contributors=1)
 SETTINGS = HelperSettings(listen="127.0.0.1:0", least_contributors=2, largest_rounds_a_day=3)
 
 
@@ -129,6 +130,7 @@ async def serving(
             parties.helper,
             run,
             settings,
+            issuers=NewestIssuer(parties.folder.newest_issuer, parties.authority.certificate),
             threads=Threads(executor),
             failpoints=failpoints,
             clock=clock,

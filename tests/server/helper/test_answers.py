@@ -4,6 +4,7 @@ import hashlib
 import shutil
 import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,14 @@ def question(
     attempt: int = 0,
     group: int = 0,
     seeds: bytes = b"",
+    *,
+    devices: frozenset[str] | None = None,
 ) -> Question:
-    """Ask for a set of leases; a lease's seed is its own in every attempt, or made of ``seeds``."""
-    form = MaskForm(element_count=4, bits=16, attempt=attempt, groups=2)
+    """Ask for a set of leases; a lease's seed is its own in every attempt, or made of ``seeds``.
+
+    A slot is a device's own, or the set is of ``devices``.
+    """
+    form = MaskForm(element_count=4, bits=16, attempt=attempt, groups=2, least_contributors=1)
     name = bytes([round_number, attempt])
     leases = {slot: bytes([slot]) + name + bytes(13) for slot in members}
     return Question(
@@ -47,6 +53,7 @@ def question(
         set_sha256=hashlib.sha256(repr(sorted(leases.items())).encode()).digest(),
         seeds={slot: (seeds or name) + bytes([slot]) + bytes(29) for slot in members},
         nonces=frozenset(leases.values()),
+        devices=devices or frozenset(f"device-{slot}" for slot in members),
     )
 
 
@@ -102,6 +109,34 @@ def test_a_used_seed_is_known_in_every_later_round(answers: Answers, admitted: P
     assert (refused.value.code, refused.value.slots) == (HelperCode.REPEATED_SEED, (2,))
 
 
+def test_a_device_is_in_one_sum_of_an_attempt_whatever_leases_it_has(
+    answers: Answers, admitted: Parties
+) -> None:
+    first = question(frozenset({0, 2}), devices=frozenset({"anna", "ben"}))
+    record(answers, first, admitted.helper)
+
+    # Other slots, nonces and seeds: the coordinator has given Anna a second lease.
+    twice = question(frozenset({1, 3}), group=1, devices=frozenset({"anna", "carla"}))
+    others = question(frozenset({1, 3}), group=1, devices=frozenset({"dora", "carla"}))
+    later = question(frozenset({0, 2}), attempt=1, devices=frozenset({"anna", "ben"}))
+
+    assert code_of(answers, twice) is HelperCode.OVERLAPPING_SET
+    assert code_of(answers, first) is None
+    assert code_of(answers, others) is None
+    # Another attempt is charged for itself.
+    assert code_of(answers, later) is None
+
+
+def test_only_the_newest_attempt_has_digests_of_its_devices(
+    answers: Answers, admitted: Parties, tmp_path: Path
+) -> None:
+    for attempt in (0, 1):
+        record(answers, question(frozenset({0, 2}), attempt=attempt), admitted.helper)
+
+    with closing(sqlite3.connect(tmp_path / "answers.sqlite")) as store:
+        assert store.execute("SELECT count(*) FROM devices").fetchone() == (2,)
+
+
 def test_nothing_of_a_refused_question_is_kept(answers: Answers, admitted: Parties) -> None:
     first = record(answers, question(frozenset({0, 2})), admitted.helper)
 
@@ -121,7 +156,8 @@ def test_the_store_names_no_device_and_holds_no_seed(
     held = b"".join(path.read_bytes() for path in tmp_path.glob("answers*"))
 
     assert not any(seed[:16] in held for seed in asked.seeds.values())
-    assert b"device" not in held
+    # Devices are named device-0 and device-2.
+    assert b"device-" not in held
 
 
 def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
@@ -149,6 +185,8 @@ def test_answers_that_a_backup_lacks_are_taken_back(tmp_path: Path, admitted: Pa
     assert old.listed() == kept
     assert code_of(old, question(frozenset({0, 4}), 3)) is HelperCode.OTHER_SET
     assert code_of(old, question(frozenset({0, 4}), 2, attempt=1)) is HelperCode.STALE_ATTEMPT
+    # Nobody knows any more who was in the answered sums, so its other groups have none either.
+    assert code_of(old, question(frozenset({0, 2}), 3, group=1)) is HelperCode.STALE_ATTEMPT
     with pytest.raises(AnswerError, match="differ"):
         old.take_back([kept[1], *kept[1:]], authority=authority)
 

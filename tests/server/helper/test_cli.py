@@ -140,7 +140,10 @@ def test_anyone_compares_both_lists(
 
     assert run("verify", parties.folder.root, kept) == 0
     assert run("verify", printed, kept, "--authority", authority) == 0
-    assert "2 answers in common" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "2 answers in common" in told
+    # Both rounds at the first attempt; groups of one attempt would count once.
+    assert "they hold sums of 2 attempts" in told
 
     # A printed list has no authority beside it.
     assert run("verify", printed, kept) == 1
@@ -192,6 +195,16 @@ def test_settings_that_cannot_be_used_are_told_with_the_file(
     told = capsys.readouterr().err
     assert "helper.toml" in told
     assert "verbose" in told
+
+
+def test_a_damaged_memory_of_issuing_keys_is_told(
+    parties: Parties, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parties.folder.newest_issuer.write_text('{"began": 1}')
+
+    assert run("run", parties.folder.root) == 1
+
+    assert "newest_issuer.json cannot be read" in capsys.readouterr().err
 
 
 def test_a_helper_that_was_not_admitted_does_not_run(

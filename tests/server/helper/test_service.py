@@ -15,6 +15,7 @@ import pytest
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import certificate_pem
 from privacy.identities.helper_admission import caller_keys
+from privacy.identities.issuing_key import make_issuing_key
 from privacy.masking.keystream import add_keystream, keystream_sum
 from privacy.masking.mask_form import MaskForm, MaskTerms
 from privacy.masking.packing import pack, unpack
@@ -54,7 +55,7 @@ def refusal(
 
 @pytest.mark.parametrize("bits", [16, 20, 24, 32])
 def test_the_answer_is_the_sum_of_the_members_keystreams(parties: Parties, bits: int) -> None:
-    form = MaskForm(element_count=1001, bits=bits, attempt=0, groups=1)
+    form = replace(FORM, element_count=1001, bits=bits)
     terms = terms_of(form=form)
 
     packed = asked(parties, terms, parties.members([0, 1, 2], terms))
@@ -118,6 +119,21 @@ def test_a_set_that_is_too_small_is_refused(parties: Parties) -> None:
     assert (refused.code, refused.slots) == (HelperCode.TOO_FEW, ())
 
 
+def test_a_set_smaller_than_its_plan_counts_shares_of_noise_on_is_refused(
+    parties: Parties,
+) -> None:
+    # Of 1,000 contributors each adds a thousandth of the noise; two would hide behind two.
+    promised = terms_of(form=replace(FORM, least_contributors=4))
+    pair, less = parties.members([0, 1], promised), changed(promised, form=FORM)
+
+    assert refusal(parties, promised, pair).code == HelperCode.TOO_FEW
+    # Nor can the coordinator name a smaller number: the seeds are bound to the plan's.
+    lied = refusal(parties, less, pair)
+
+    assert (lied.code, lied.slots) == (HelperCode.FORM_DIFFERS, (0, 1))
+    assert asked(parties, promised, parties.members(range(4), promised))
+
+
 def test_another_set_for_the_same_question_is_refused(parties: Parties) -> None:
     terms = terms_of()
     asked(parties, terms, parties.members([0, 1, 2], terms))
@@ -136,6 +152,20 @@ def test_a_lease_of_another_set_of_the_attempt_is_refused(parties: Parties) -> N
     overlapping = [parties.member(1, second, nonce=lease), parties.member(3, second)]
 
     assert refusal(parties, second, overlapping).code == HelperCode.OVERLAPPING_SET
+
+
+def test_a_device_that_was_given_a_second_lease_is_in_one_sum_of_an_attempt(
+    parties: Parties,
+) -> None:
+    form = replace(FORM, groups=2)
+    first, second = (terms_of(group=group, form=form) for group in (0, 1))
+    asked(parties, first, parties.members([0, 2], first))
+
+    # Slot 1 is another lease of the device that answered in slot 0.
+    twice = [parties.member(1, second, device=parties.devices[0]), parties.member(3, second)]
+
+    assert refusal(parties, second, twice).code == HelperCode.OVERLAPPING_SET
+    assert asked(parties, second, parties.members([1, 3], second))
 
 
 @pytest.mark.parametrize(("round_number", "attempt"), [(1, 5), (2, 0)])
@@ -189,6 +219,18 @@ def test_a_deadline_long_past_is_refused(parties: Parties) -> None:
     refused = refusal(parties, terms, parties.members([0, 1], terms))
 
     assert refused.code == HelperCode.DEADLINE_LONG_PAST
+
+
+def test_a_deadline_further_ahead_than_any_round_is_refused(parties: Parties) -> None:
+    # A week, and a day for the clocks.
+    ahead_ms = int(time.time() * 1000) + 8 * 24 * 3600 * 1000
+    allowed, refused = (changed(terms_of(), deadline_ms=ahead_ms + ms) for ms in (0, 60_000))
+
+    assert (
+        refusal(parties, refused, parties.members([0, 1], refused)).code
+        == HelperCode.DEADLINE_TOO_FAR
+    )
+    assert asked(parties, allowed, parties.members([0, 1], allowed))
 
 
 def test_a_device_or_a_lease_counts_once(parties: Parties) -> None:
@@ -268,6 +310,7 @@ def with_a_seed_of_another(parties: Parties, terms: MaskTerms) -> MaskedMember:
         (of_other_form(bits=16), HelperCode.FORM_DIFFERS),
         (of_other_form(attempt=1), HelperCode.FORM_DIFFERS),
         (of_other_form(groups=3), HelperCode.FORM_DIFFERS),
+        (of_other_form(least_contributors=9), HelperCode.FORM_DIFFERS),
         (signed_by_another, HelperCode.SEED_UNUSABLE),
         (damaged(100), HelperCode.SEED_UNUSABLE),
         (damaged(-1), HelperCode.SEED_UNUSABLE),
@@ -369,6 +412,7 @@ def whole_terms() -> pb.UnmaskTerms:
         run=terms.run,
         round_number=1,
         groups=1,
+        least_contributors=1,
         element_count=1000,
         bits=24,
         base_sha256=terms.base_sha256,
@@ -386,6 +430,7 @@ def whole_terms() -> pb.UnmaskTerms:
         ("round_number", 0, HelperCode.TERMS_MALFORMED),
         ("group", 1, HelperCode.TERMS_MALFORMED),
         ("groups", 0, HelperCode.TERMS_MALFORMED),
+        ("least_contributors", 0, HelperCode.TERMS_MALFORMED),
         ("element_count", 0, HelperCode.TERMS_MALFORMED),
         ("element_count", (1 << 28) + 1, HelperCode.TERMS_MALFORMED),
         ("bits", 17, HelperCode.TERMS_MALFORMED),
@@ -407,6 +452,22 @@ def test_a_device_may_not_ask(parties: Parties) -> None:
     keys = (device.tls_key_pem, device.tls_certificate_pem)
 
     assert raw_refusal(parties, keys, whole_terms()) == HelperCode.CALLER_UNKNOWN
+
+
+def test_a_caller_of_an_issuing_key_that_was_replaced_is_refused(parties: Parties) -> None:
+    terms = terms_of()
+    stolen, members = parties.issuer, parties.members([0, 1], terms)
+    now = time.time() + 60
+    (parties.root / "newer").mkdir()
+    newer = make_issuing_key(parties.root / "newer", parties.authority, now=now)
+    assert asked(parties, terms, members)
+
+    # The helper is started anew for each: what it has met is on its disk.
+    assert asked(replace(parties, issuer=newer), terms, members)
+
+    assert refusal(parties, terms, members).code == HelperCode.CALLER_UNKNOWN
+    assert raw_refusal(parties, caller_keys(stolen), whole_terms()) == HelperCode.CALLER_UNKNOWN
+    assert asked(replace(parties, issuer=newer), terms, members)
 
 
 def test_a_coordinator_of_another_federation_gets_no_connection(
