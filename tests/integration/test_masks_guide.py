@@ -11,6 +11,7 @@ import privacy.cli
 import server.cli
 import server.helper.cli
 from edge_client.owner.floor import read_floor
+from edge_client.owner.floor_in_words import floor_in_words
 from edge_client.owner.starting_floor import write_starting_floor
 from privacy.noise.masked_settings import MaskedNoise
 from server.config.federation import parse_config
@@ -109,5 +110,8 @@ def test_the_floor_has_the_line_that_the_guide_uncomments_and_the_settings_the_n
 
     path.write_text(path.read_text().replace(f"# {FLOOR}", FLOOR))
 
-    assert read_floor(path).sums == "masked"
+    floor = read_floor(path)
+    assert floor.sums == "masked"
+    quoted = " ".join(re.findall(r"^> (.*)$", PAGE, re.MULTILINE))
+    assert quoted == " ".join(floor_in_words(floor))
     assert tomllib.loads(START + SETTINGS)["start_from"].endswith("releases/latest")
