@@ -92,13 +92,17 @@ def test_two_parties_who_follow_the_guide_have_a_federation_and_its_helper(
 def test_the_trial_of_the_guide_is_what_its_changes_make_of_the_settings() -> None:
     text = SETTINGS
     (changes,) = re.findall(r"To try all of this .*? set (.*?)\. That", PAGE, re.DOTALL)
-    for name, value in re.findall(r"`([a-z_]+) = ([^`]+)`", changes):
+    pairs = re.findall(r"`([a-z_]+) = ([^`]+)`", changes)
+    assert len(pairs) == changes.count("`") // 2 == 8
+    for name, value in pairs:
         text, count = re.subn(rf"^{name} = \S+", f"{name} = {value}", text, flags=re.MULTILINE)
         assert count == 1, name
 
     config = parse_config(text, "trial")
 
     assert (config.rounds.cohort_size, config.rounds.quorum, config.rounds.cap) == (3, 3, 3)
+    assert config.helper is not None
+    assert config.helper.address == "localhost:7450"
 
 
 def test_the_floor_has_the_line_that_the_guide_uncomments_and_the_settings_the_new_one(
