@@ -191,7 +191,7 @@ def _enrol(asked: Enrolling) -> int:
         print("\n".join(floor_in_words(floor)))
         if invite.helper is not None:
             _, told = helper_in_words(invite.helper, floor.helpers, authority=authority)
-            print(f"helper: {told}")
+            print(told)
     except FloorError as error:
         # Enrolled again with a floor of its own, which the device asks for before it works.
         print(error)
@@ -292,7 +292,9 @@ def _show(findings: "list[Finding]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("", "what", "found", box=None)
+    table = Table("", "what", box=None)
+    # A digest is there to be compared: where it does not fit a line, it goes on in the next.
+    table.add_column("found", overflow="fold")
     for finding in findings:
         mark = "[green]ok[/]" if finding.good else "[red]no[/]"
         table.add_row(mark, finding.subject, finding.text)

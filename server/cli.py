@@ -105,6 +105,10 @@ def _init(asked: Founding) -> None:
     print(f"founded a federation in {asked.folder}")
     print(f"devices reach it at {founded.listen.advertised_host}; settings: federation.toml there")
     print("authority/authority.key there is needed once a year: keep it somewhere else")
+    if isinstance(founded.privacy, MaskedNoise):
+        print(f"next: give {asked.folder}/authority/authority.crt to whoever runs the helper, for")
+        print("`sotto-helper init`; the request that it makes is for `sotto-server admit-helper`")
+        return
     print(f"next: sotto-server token {asked.folder} --count 1")
 
 

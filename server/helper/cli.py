@@ -184,6 +184,7 @@ def _admit(asked: Admission) -> None:
     """Take the certificates for the newest request."""
     identity = admit_helper(asked.helper, asked.certificates, now=time.time())
     print(f"admitted; the wrapping key's certificate is {identity.wrapping.certified.sha256.hex()}")
+    print("tell it to the devices' owners when they ask: their floor pins it")
     print(f"next: sotto-helper run {asked.folder}, again if it runs already")
 
 
@@ -243,7 +244,8 @@ def _verify(asked: TwoLists) -> int:
     if found.only_helper:
         print(
             f"the coordinator's list lacks the last {found.only_helper}: it asked for sums that it "
-            "does not show, or was killed before it kept them; its next round fetches them"
+            "does not show, or was put back from an old backup, or was killed before it kept them, "
+            "and its next round fetches them"
         )
     if found.only_coordinator:
         print(

@@ -151,7 +151,9 @@ def test_anyone_compares_both_lists(
 
     kept.write_bytes(kept.read_bytes().splitlines(keepends=True)[0])
     assert run("verify", printed, kept, "--authority", authority) == 1
-    assert "the coordinator's list lacks the last 1" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "the coordinator's list lacks the last 1" in told
+    assert "was put back from an old backup" in told
 
 
 def test_a_helper_that_was_put_back_takes_back_what_it_answered(
