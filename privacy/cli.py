@@ -15,6 +15,7 @@ from privacy.commands.answer import Answer
 from privacy.commands.budget_flags import Epsilon, Explain, Noise, Sensitivity
 from privacy.commands.explain import explain
 from privacy.commands.federation_file import read_tables
+from privacy.commands.sums_in_words import sensitivity_of_sums
 from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import Flag, Printed, command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
@@ -114,9 +115,12 @@ def _sensitivity(asked: Sensitivity) -> None:
     """Compute how far one person moves the attentive aggregate.
 
     Compute the L2 sensitivity of the step under attentive aggregation, in parameter units, and what
-    attention adds to the noise of equal weights.
+    attention adds to the noise of equal weights; with --noise-on sums that of the two sums, and
+    what noise on them puts on the step.
     """
-    _tell(budget_commands.sensitivity_of(asked), as_json=asked.json)
+    of_sums = asked.noise_on == "sums"
+    answer = sensitivity_of_sums(asked) if of_sums else budget_commands.sensitivity_of(asked)
+    _tell(answer, as_json=asked.json)
 
 
 def _explain(asked: Explain) -> None:

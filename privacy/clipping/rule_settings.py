@@ -7,8 +7,12 @@ References:
 """
 
 import math
+from typing import Literal
 
 import msgspec
+
+Grouping = Literal["tensor", "layer"]
+"""The unit of weighting: every tensor by itself, or the tensors of a layer together."""
 
 ATTENTION_STRENGTH = 0.5
 """κ where a federation names none; above it a guarantee needs much more noise."""

@@ -117,6 +117,8 @@ class Sensitivity(Printed, frozen=True, kw_only=True):
         adjacency: Neighbouring relation.
         layers: Layers weighed apart under the one clip.
         server_step_size: Multiplies the aggregate; no unit.
+        noise_on: What the coordinator noises: the mean over all places, or the sums of updates and
+            of weights, which are divided afterwards.
     """
 
     cohort: Annotated[int, Flag("M")]
@@ -125,6 +127,7 @@ class Sensitivity(Printed, frozen=True, kw_only=True):
     adjacency: Adjacency = "zero-out"
     layers: Annotated[int, Flag("L")] = 1
     server_step_size: Annotated[float, Flag("STEP")] = 1.0
+    noise_on: Literal["mean", "sums"] = "mean"
 
 
 class Explain(Printed, frozen=True, kw_only=True):

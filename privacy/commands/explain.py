@@ -20,9 +20,10 @@ from privacy.commands.federation_file import (
     tally_of_models,
     tally_of_run,
 )
+from privacy.commands.sums_in_words import price_line_of_sums, released_noise
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.noise.calibrated_settings import NEIGHBOURS, CentralNoise, LocalNoise, TreeNoise
-from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise
+from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, noises_sums
 
 _DELTA_OF_PAPER = 1e-5
 """δ at which the paper's noise is looked at: the paper states none."""
@@ -143,25 +144,38 @@ def _noise(tables: FederationTables, privacy: _Calibrated) -> Answer:
         sensitivity, where = 2 * privacy.clipping_norm, "each device's update"
     else:
         sensitivity = aggregate_sensitivity(tables, privacy.adjacency)
-        where = "the aggregate" if isinstance(privacy, CentralNoise) else "each node of the tree"
+        of_whole = "the sums" if noises_sums(privacy) else "the aggregate"
+        where = of_whole if isinstance(privacy, CentralNoise) else "each node of the tree"
     drawn, reasons = _drawn_multiplier(privacy, tables.personalisation.vector_count)
     whole = f"; {privacy.noise_multiplier:g} together with {reasons}" if reasons else ""
     priced = _price(tables, privacy, sensitivity)
+    released = _released(tables, drawn * sensitivity)
     return Answer(
         {
             "noise_multiplier": privacy.noise_multiplier,
             "drawn_noise_multiplier": drawn,
             "sensitivity": sensitivity,
             "noise_std": drawn * sensitivity,
+            **released.figures,
             **priced.figures,
         },
         [
             f"Noise: {drawn:.4g} (multiplier{whole}) x {sensitivity:.4g} (sensitivity) = standard "
             f"deviation {drawn * sensitivity:.4g} on every parameter of {where}, before the "
             "server's step.",
+            *released.lines,
             *priced.lines,
         ],
     )
+
+
+def _released(tables: FederationTables, noise_std: float) -> Answer:
+    """Return what noise on the sums puts on the released mean; nothing where that is noised."""
+    clients, rule = tables.expected_clients, tables.aggregation
+    if clients is None or not noises_sums(tables.privacy):
+        return Answer({}, [])
+    strength = rule.attention_strength if rule.rule == "attentive" else 0.0
+    return released_noise(noise_std, clients, strength)
 
 
 def _drawn_multiplier(privacy: _Calibrated, vectors: int) -> tuple[float, str]:
@@ -221,6 +235,9 @@ def _price(tables: FederationTables, privacy: _Calibrated, sensitivity: float) -
     if tables.aggregation.rule != "attentive" or isinstance(privacy, LocalNoise):
         return Answer({}, [])
     strength = tables.aggregation.attention_strength
+    if noises_sums(privacy):
+        dear = abs(strength) > CHEAP_ATTENTION
+        return Answer({}, [f"Price: {price_line_of_sums(strength)}."] if dear else [])
     price = sensitivity / aggregate_sensitivity(tables, privacy.adjacency, rule="mean")
     dear = abs(strength) > CHEAP_ATTENTION
     return Answer(

@@ -13,6 +13,7 @@ from privacy.accounting.budget import PrivacyBudget
 from privacy.accounting.checked_values import check_count, check_delta
 from privacy.accounting.events import Adjacency, EvaluationRelease
 from privacy.accounting.tally import Tally
+from privacy.clipping.noised_sums import sums_sensitivity
 from privacy.clipping.rule_settings import (
     ATTENTION_STRENGTH,
     ServerStep,
@@ -26,7 +27,7 @@ from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from privacy.noise.evaluation_settings import MeasuredModels
 from privacy.noise.participation_settings import Participation
 from privacy.noise.plan_events import budget_of, evaluation_event, event_of, fixed_slot_count
-from privacy.noise.settings import PrivacySettings
+from privacy.noise.settings import PrivacySettings, noises_sums
 
 
 class FederationTablesError(ValueError):
@@ -94,6 +95,14 @@ class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
         return self.rounds.cohort_size
 
     @property
+    def expected_clients(self) -> int | None:
+        """Return how many clients a round expects; None where the file does not say."""
+        rate, people = self.rounds.participation_rate, self.rounds.population_size
+        if self.rounds.selection == "sampled" and rate is not None and people is not None:
+            return max(1, round(rate * people))
+        return self.rounds.cohort_size
+
+    @property
     def evaluation_event(self) -> EvaluationRelease | None:
         """Return one evaluation by devices, or None; ValueError if no noise bounds its counts."""
         if self.evaluation.kind != "devices" or self.budget is None:
@@ -148,14 +157,17 @@ def tally_of_models(tables: FederationTables, count: int) -> Tally:
 def aggregate_sensitivity(
     tables: FederationTables, adjacency: Adjacency, *, rule: str | None = None
 ) -> float:
-    """Return how far one person moves the aggregate, before the server's step, in parameter units.
+    """Return how far one person moves what is noised, before the server's step, in parameter units.
 
-    A model has several layers: the bound for one clip over several is used for a flat clip. The
-    rule is the file's unless another is named. Raises ValueError if the rule, the clip or the
-    number of places gives no bound.
+    That is the aggregate, or the sums that it is divided from. A model has several layers: the
+    bound for one clip over several is used for a flat clip. The rule is the file's unless another
+    is named. Raises ValueError if the rule, the clip or the number of places gives no bound.
     """
     norm, slots = tables.privacy.clipping_norm, tables.slot_count
     rule = rule or tables.aggregation.rule
+    if norm is not None and rule in ("mean", "attentive") and noises_sums(tables.privacy):
+        # The same for every number of layers and places.
+        return sums_sensitivity([norm], layer_count=1, adjacency=adjacency)
     if norm is None or slots is None:
         raise ValueError("no bound is known without clipping_norm and a fixed cohort_size")
     if rule == "mean":

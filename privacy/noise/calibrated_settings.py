@@ -13,6 +13,8 @@ References:
 
 from typing import ClassVar, Literal
 
+import msgspec
+
 from privacy.accounting.checked_values import (
     check_count,
     check_delta,
@@ -27,6 +29,11 @@ NEIGHBOURS = {
     "replace-one": "neighbours differ in all of one person's updates being replaced by any others",
 }
 """The neighbouring relations at a fixed number of slots, in words."""
+
+NoiseOn = Literal["mean", "sums"] | msgspec.UnsetType
+"""What is noised. Unset is ``mean`` and is left out when written, so that older ends read it."""
+
+_ON_SUMS = " of the sums of updates and of weights, which are divided after it"
 
 
 class Calibrated(ClippingSettings, frozen=True, kw_only=True, tag_field="mode"):
@@ -91,9 +98,13 @@ class CentralNoise(Calibrated, frozen=True, kw_only=True, tag="central"):
         adaptive_clipping: How the clipping norm follows the clients' norms; absent keeps it.
             Noising the count of those that fit is part of z: the aggregate's noise is a little
             larger for it.
+        noise_on: ``mean`` noises the weighted mean over all places, ``sums`` the sums of weighted
+            updates and of weights, which are divided afterwards: less noise for the same ε under
+            attention, in cohorts of a hundred and more.
     """
 
     adjacency: Literal["zero-out", "replace-one"]
+    noise_on: NoiseOn = msgspec.UNSET
     adaptive_clipping: AdaptiveClipping | None = None
 
     def __post_init__(self) -> None:
@@ -118,12 +129,13 @@ class CentralNoise(Calibrated, frozen=True, kw_only=True, tag="central"):
     @property
     def guarantee(self) -> str:
         """Return what the mode promises, in one line for configuration, logs and reports."""
+        summed = _ON_SUMS if self.noise_on == "sums" else ""
         counted = "" if self.adaptive_clipping is None else ", the count behind the clip included"
         return (
             f"central: {self._budget}, from readers of the released models; "
             f"{NEIGHBOURS[self.adjacency]}; noise of {self.noise_multiplier:g} times the "
-            f"sensitivity{counted}; the coordinator itself sees clipped updates while a round "
-            "closes"
+            f"sensitivity{summed}{counted}; the coordinator itself sees clipped updates "
+            "while a round closes"
         )
 
 
@@ -137,9 +149,12 @@ class TreeNoise(Calibrated, frozen=True, kw_only=True, tag="ftrl"):
         max_participation: Most rounds in which one person takes part, enrolling again included.
         restart_rounds: Rounds after which a new tree begins; absent is one tree for the run. A
             restart costs privacy and keeps the noise of late rounds small.
+        noise_on: As in ``CentralNoise``. It stays as it is for a whole run: a later round takes
+            out noise that an earlier one put in.
     """
 
     adjacency: Literal["zero-out", "replace-one"]
+    noise_on: NoiseOn = msgspec.UNSET
     min_separation: int
     max_participation: int
     restart_rounds: int | None = None
@@ -154,12 +169,13 @@ class TreeNoise(Calibrated, frozen=True, kw_only=True, tag="ftrl"):
     @property
     def guarantee(self) -> str:
         """Return what the mode promises, in one line for configuration, logs and reports."""
+        summed = _ON_SUMS if self.noise_on == "sums" else ""
         return (
             f"ftrl: {self._budget}, from readers of the released models; "
             f"{NEIGHBOURS[self.adjacency]}; tree noise of {self.noise_multiplier:g} times the "
-            f"sensitivity; one person takes part at most {self.max_participation} times, at least "
-            f"{self.min_separation} rounds apart; the coordinator itself sees clipped updates "
-            "while a round closes"
+            f"sensitivity{summed}; one person takes part at most {self.max_participation} times, "
+            f"at least {self.min_separation} rounds apart; the coordinator itself sees clipped "
+            "updates while a round closes"
         )
 
     def place_in_tree(self, round_number: int) -> tuple[int, int]:

@@ -91,6 +91,11 @@ PrivacySettings = (
 )
 
 
+def noises_sums(settings: PrivacySettings) -> bool:
+    """Return whether the coordinator noises the sums that a mean is divided from."""
+    return isinstance(settings, CentralNoise | TreeNoise) and settings.noise_on == "sums"
+
+
 def _check_magnitude(magnitude: float) -> None:
     if not 0 <= magnitude < math.inf:
         raise ValueError(f"randomisation_magnitude must be >= 0 and finite, got {magnitude}")

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from models.vector.layers import Layer, layer_clips
 from models.vector.schema import Schema
 from privacy.clipping.by_layer import scale_tensors, tensor_factors
 from privacy.clipping.clip import UnusableUpdateError, clipping_factor, tensor_norms
 from privacy.noise.mode import Arrival
-from server.aggregation.layers import Layer, layer_clips
 from server.aggregation.screening import Screen, ScreenedError
 
 LARGEST_EXAMPLE_COUNT = 10**9

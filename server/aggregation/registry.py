@@ -4,10 +4,12 @@ from pathlib import Path
 
 from torch import Tensor
 
+from models.vector.layers import layers_of, whole_model
 from models.vector.schema import Schema
+from privacy.clipping.noised_sums import attentive_weight as normalised_weight
 from privacy.noise.mode import Arrival
-from server.aggregation.layers import layers_of, whole_model
 from server.aggregation.measured_update import IntakeSettings
+from server.aggregation.noised_sums import SumsForm
 from server.aggregation.robust.registry import robust_rule
 from server.aggregation.rule import AggregationRule
 from server.aggregation.screening import Screen
@@ -17,7 +19,7 @@ from server.aggregation.settings import (
     LiteralSettings,
     MeanSettings,
 )
-from server.aggregation.weighted.attentive import AttentiveWeighing
+from server.aggregation.weighted.attentive import AttentiveWeighing, attentive_weight
 from server.aggregation.weighted.literal import LiteralWeighing
 from server.aggregation.weighted.mean import MeanWeighing
 from server.aggregation.weighted.weighing import Weighing
@@ -37,6 +39,7 @@ def build_rule(
     folder: Path | None = None,
     screen: Screen | None = None,
     heading: Tensor | None = None,
+    form: SumsForm | None = None,
 ) -> AggregationRule:
     """Return an empty rule for one round; arguments not listed are as in ``IntakeSettings``.
 
@@ -48,6 +51,7 @@ def build_rule(
         folder: Place of the sealed updates that a rule reads again; by default a temporary folder.
         screen: Sets updates aside before they are added; None takes all that are usable.
         heading: Way of the model so far, flat float32 ``(elements,)``, for a rule that looks back.
+        form: Layout of the sums that are to be noised; None for the weighted mean itself.
 
     Raises:
         ValueError: If the settings do not go together.
@@ -61,7 +65,8 @@ def build_rule(
         case AttentiveSettings():
             layers = layers_of(schema, settings.grouping)
             clips = expected.clips_of(layers, "attentive")
-            weighing = AttentiveWeighing(settings, layers, clips)
+            weight_of = attentive_weight if form is None else normalised_weight
+            weighing = AttentiveWeighing(settings, layers, clips, weight_of)
         case LiteralSettings():
             if settings.norm == "spectral" and arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
                 raise ValueError(
@@ -71,4 +76,6 @@ def build_rule(
             weighing = LiteralWeighing(settings, layers, schema)
         case _:
             return robust_rule(settings, expected, folder=folder, screen=screen, heading=heading)
-    return WeightedRule(weighing, expected, under_guarantee=under_guarantee, screen=screen)
+    return WeightedRule(
+        weighing, expected, under_guarantee=under_guarantee, screen=screen, form=form
+    )

@@ -17,8 +17,8 @@ References:
 import math
 from typing import Literal
 
-from privacy.clipping.rule_settings import check_attention_strength
-from server.aggregation.rule_settings import Grouping, RuleSettings
+from privacy.clipping.rule_settings import Grouping, check_attention_strength
+from server.aggregation.rule_settings import RuleSettings
 
 LOOK_BACK = 9
 """Rounds back to the oldest of the ten newest releases, which a coordinator keeps by default."""

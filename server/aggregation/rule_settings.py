@@ -1,10 +1,6 @@
 """The settings that every aggregation rule has."""
 
-from typing import Literal
-
 from privacy.clipping.rule_settings import ServerStep
-
-Grouping = Literal["tensor", "layer"]
 
 
 class RuleSettings(

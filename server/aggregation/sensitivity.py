@@ -7,20 +7,25 @@ that rounding adds a small known amount:
   too heavy: 2^-16 of the sensitivity covers both with room;
 * adding M updates of norm C and dividing rounds by at most u C (M + 7) e^|κ| in each of two
   neighbouring worlds together, u = 2^-53: the errors of M sums of at most k C each come to
-  u C M (M + 3), over a total weight of at least M e^-|κ|, and the rest is the division.
+  u C M (M + 3), over a total weight of at least M e^-|κ|, and the rest is the division;
+* where the sums themselves are noised, the same sums of updates and weights round by at most
+  u S M (M + 7).
 """
 
 import math
 
+from models.vector.layers import layer_clips, layers_of
 from models.vector.schema import Schema
 from privacy.accounting.events import Adjacency
+from privacy.clipping.noised_sums import sums_sensitivity
 from privacy.clipping.sensitivity import (
     UnprovedSensitivityError,
     attentive_sensitivity,
     mean_sensitivity,
 )
 from privacy.clipping.settings import ClippingSettings
-from server.aggregation.layers import layer_clips, layers_of
+from privacy.noise.settings import PrivacySettings, noises_sums
+from server.aggregation.noised_sums import summed_layers, whole_clip
 from server.aggregation.settings import (
     AggregationSettings,
     AttentiveSettings,
@@ -30,6 +35,31 @@ from server.aggregation.settings import (
 
 _MEASURING_MARGIN = 2.0**-16
 _UNIT_ROUNDOFF = 2.0**-53
+
+
+def noised_sensitivity(
+    settings: AggregationSettings,
+    schema: Schema,
+    privacy: PrivacySettings,
+    *,
+    slot_count: int,
+    adjacency: Adjacency,
+) -> float:
+    """Return the largest L2 distance between neighbours of what the coordinator noises.
+
+    That is the aggregate, or the sums that it is divided from (``noise_on``), in parameter units.
+
+    Raises:
+        UnprovedSensitivityError: If no bound is proved for these settings.
+    """
+    if not noises_sums(privacy):
+        return aggregate_sensitivity(
+            settings, schema, privacy, slot_count=slot_count, adjacency=adjacency
+        )
+    layers, _ = summed_layers(settings, schema)
+    exact = sums_sensitivity([whole_clip(privacy)], layer_count=len(layers), adjacency=adjacency)
+    rounding = _UNIT_ROUNDOFF * exact * slot_count * (slot_count + 7)
+    return exact * (1 + _MEASURING_MARGIN) + rounding
 
 
 def aggregate_sensitivity(
@@ -47,7 +77,7 @@ def aggregate_sensitivity(
     Raises:
         UnprovedSensitivityError: If no bound is proved for these settings.
     """
-    norm = _clipping_norm(clipping)
+    norm = whole_clip(clipping)
     exact, strength = _exact(settings, schema, clipping, slot_count=slot_count, adjacency=adjacency)
     rounding = _UNIT_ROUNDOFF * norm * (slot_count + 7) * math.exp(abs(strength))
     return exact * (1 + _MEASURING_MARGIN) + rounding
@@ -62,7 +92,7 @@ def _exact(
     adjacency: Adjacency,
 ) -> tuple[float, float]:
     """Return the bound in real numbers, and κ."""
-    norm, tensor_clips = _clipping_norm(clipping), clipping.tensor_clips(len(schema.tensors))
+    norm, tensor_clips = whole_clip(clipping), clipping.tensor_clips(len(schema.tensors))
     match settings:
         case MeanSettings(weighting="equal"):
             bound = mean_sensitivity(
@@ -95,11 +125,3 @@ def _exact(
                 "what one person moves: whom it drops or centres on depends on everybody; "
                 'use "attentive" or "mean" with a clipping norm'
             )
-
-
-def _clipping_norm(clipping: ClippingSettings) -> float:
-    if clipping.clipping_norm is None:
-        raise UnprovedSensitivityError(
-            "privacy.clipping_norm must be given: without it one person can move anything"
-        )
-    return clipping.clipping_norm

@@ -6,9 +6,9 @@ A new rule is one settings struct here or in ``robust_settings``, one member of
 
 from typing import Literal
 
-from privacy.clipping.rule_settings import ATTENTION_STRENGTH, check_attention_strength
+from privacy.clipping.rule_settings import ATTENTION_STRENGTH, Grouping, check_attention_strength
 from server.aggregation.robust_settings import RobustSettings
-from server.aggregation.rule_settings import Grouping, RuleSettings
+from server.aggregation.rule_settings import RuleSettings
 
 
 class MeanSettings(RuleSettings, frozen=True, kw_only=True, tag="mean"):

@@ -25,11 +25,12 @@ from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.mode import CalibratedRound, NoiseMode
 from privacy.noise.registry import noise_mode
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
-from privacy.noise.settings import PrivacySettings
+from privacy.noise.settings import PrivacySettings, noises_sums
+from server.aggregation.noised_sums import SumsForm, sums_form, weights_after
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule, AggregationWeights
 from server.aggregation.screening import Screen
-from server.aggregation.sensitivity import aggregate_sensitivity
+from server.aggregation.sensitivity import noised_sensitivity
 from server.aggregation.settings import AggregationSettings, MeanSettings
 from server.closing.next_clipping_norm import clipping_norm_after
 from server.closing.release_steps import round_at_random
@@ -55,6 +56,8 @@ class Closed:
         next_clipping_norm: C of the next round in parameter units, if it follows the clients'.
         screened: Rejected contributions by reason.
         next_typical_norm: Start of the next round's screen, if norms are followed.
+        weights_so_far: Sum over the run's rounds of each layer's noised total weight, in clients,
+            if a tree noises sums; as public as the parameters.
     """
 
     parameters: Tensor
@@ -64,6 +67,7 @@ class Closed:
     next_clipping_norm: float | None = None
     screened: Mapping[str, int] = field(default_factory=dict)
     next_typical_norm: float | None = None
+    weights_so_far: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +94,7 @@ class Closing:
         release_step: Step to whose multiples the outcome is rounded at random, after all noise.
         earlier: Parameters of an earlier release for a rule that looks back
             (``server.releases.earlier_releases``), overwritten; None if none has the same tensors.
+        weights_so_far: As the round before left them in ``Closed``; None in a run's first.
     """
 
     schema: Schema
@@ -106,11 +111,19 @@ class Closing:
     screen: Screen | None = None
     release_step: float | None = None
     earlier: Tensor | None = None
+    weights_so_far: tuple[float, ...] | None = None
 
     @cached_property
     def mode(self) -> NoiseMode:
         """Return what the noise mode does at each place."""
         return noise_mode(self.privacy)
+
+    @cached_property
+    def form(self) -> SumsForm | None:
+        """Return the layout of the sums that are noised; None where their mean is."""
+        if not noises_sums(self.privacy) or not self.shared.tensors:
+            return None
+        return sums_form(self.aggregation, self.shared, self.privacy, slot_count=self.slot_count)
 
     @cached_property
     def released(self) -> Schema:
@@ -167,9 +180,7 @@ def close_round(
         privacy, rule, slot_count=closing.slot_count, generator=generator, calibrated=calibrated
     )
     # The noise comes before the step, and nothing that was not noised is used after it.
-    aggregate = rule.result()
-    if len(aggregate):  # A method may share nothing.
-        aggregate = closing.mode.at_server(aggregate, generator, calibrated)
+    aggregate, weights_so_far = _noised(rule.result(), closing, calibrated)
     after = _stepped(_shared_of(parameters, closing), aggregate, closing)
     if closing.release_step is not None:
         after = round_at_random(after, closing.release_step, generator)
@@ -186,7 +197,25 @@ def close_round(
         next_norm,
         {} if screen is None else screen.counts,
         None if screen is None else screen.next_typical_norm,
+        weights_so_far,
     )
+
+
+def _noised(
+    aggregate: Tensor, closing: Closing, calibrated: CalibratedRound | None
+) -> tuple[Tensor, tuple[float, ...] | None]:
+    """Return the aggregate with the server's noise, and ``Closed.weights_so_far``."""
+    if not len(aggregate):  # A method may share nothing.
+        return aggregate, None
+    noised, form = closing.mode.at_server(aggregate, closing.generator, calibrated), closing.form
+    if form is None:
+        return noised, None
+    totals = form.totals(noised)
+    if not isinstance(closing.privacy, TreeNoise):
+        return form.divided(noised, totals), None
+    number = closing.round_number
+    so_far = weights_after(closing.weights_so_far, totals, round_number=number)
+    return form.divided(noised, [total / (number or 1) for total in so_far]), so_far
 
 
 def _calibrated(
@@ -195,7 +224,7 @@ def _calibrated(
     adjacency = closing.mode.adjacency
     if adjacency is None:
         return None, None
-    sensitivity = aggregate_sensitivity(
+    sensitivity = noised_sensitivity(
         closing.aggregation,
         closing.shared,
         closing.privacy,
@@ -224,6 +253,7 @@ def _rule(parameters: Tensor, closing: Closing, *, under_guarantee: bool) -> Agg
         folder=closing.spool_folder,
         screen=closing.screen,
         heading=_heading(parameters, closing),
+        form=closing.form,
     )
 
 

@@ -8,7 +8,7 @@ from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNois
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.plan_events import event_of, fixed_slot_count
 from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
-from server.aggregation.sensitivity import aggregate_sensitivity
+from server.aggregation.sensitivity import noised_sensitivity
 from server.aggregation.settings import AggregationSettings, MeanSettings
 from server.config.rounds import RoundSettings
 
@@ -39,7 +39,7 @@ def check_guarantee(
             privacy.least_contributors(rounds.quorum)
         case CentralNoise() | TreeNoise():
             slots = fixed_slot_count(rounds, privacy)
-            aggregate_sensitivity(
+            noised_sensitivity(
                 aggregation, schema, privacy, slot_count=slots, adjacency=privacy.adjacency
             )
         case _:

@@ -6,8 +6,10 @@ from models.vector.schema import Role
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.events import PrivacyEvent
 from privacy.commands.budget import CHEAP_ATTENTION, price_line
+from privacy.commands.sums_in_words import price_line_of_sums
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.plan_events import event_of, fixed_slot_count
+from privacy.noise.settings import noises_sums
 from server.aggregation.sensitivity import aggregate_sensitivity
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 from server.config.evaluation_rules import coming_evaluations
@@ -82,6 +84,9 @@ def _price_of_attention(config: FederationConfig, privacy: CentralNoise | TreeNo
     rule = config.aggregation
     if not isinstance(rule, AttentiveSettings) or abs(rule.attention_strength) <= CHEAP_ATTENTION:
         return []
+
+    if noises_sums(privacy):
+        return [price_line_of_sums(rule.attention_strength)]
 
     def sensitivity(settings: AggregationSettings) -> float:
         return aggregate_sensitivity(

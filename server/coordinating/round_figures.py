@@ -6,6 +6,7 @@ from models.plan.plan import Plan
 from models.plan.release_record import Metric
 from models.plan.stages import stage_figures
 from privacy.noise.plan_events import budget_of
+from server.aggregation.noised_sums import figures_of_weights
 from server.closing.close import Closed
 from server.machine.answers import Close
 
@@ -33,4 +34,4 @@ def figures_to_go_on(plan: Plan, closed: Closed, epsilon: float | None) -> dict[
         figures["next_clipping_norm"] = closed.next_clipping_norm
     if closed.next_typical_norm is not None:
         figures["next_typical_norm"] = closed.next_typical_norm
-    return figures
+    return figures | figures_of_weights(closed.weights_so_far)

@@ -7,8 +7,12 @@ from rich.console import Console
 from rich.table import Table
 
 from protos import federation_pb2 as pb
+from server.aggregation.noised_sums import WEIGHTS_FIGURE
 from server.devices.clients import ClientSummary
 from server.releases.publishing import ReleaseSummary
+
+# Beside a column of its own, or too long for one.
+_UNTABLED = {"contributions", WEIGHTS_FIGURE}
 
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +101,7 @@ def print_status(report: StatusReport) -> None:
 
 def print_rounds(rounds: list[ReleaseSummary]) -> None:
     """Print released rounds as a table, with a column for each figure."""
-    names = sorted({name for summary in rounds for name in summary.metrics} - {"contributions"})
+    names = sorted({name for summary in rounds for name in summary.metrics} - _UNTABLED)
     table = Table()
     for title in ("round", "attempt", "updates", "seconds", "model", *names):
         table.add_column(title.replace("_", " "), justify="right")

@@ -17,6 +17,7 @@ from privacy.foundation.atomic_files import write_atomically
 from privacy.foundation.secure_source import SecureSource
 from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.secure_gaussian import KEY_BYTES, NoiseKeys, SystemKeys
+from privacy.noise.settings import noises_sums
 from privacy.noise.tree import DerivedKeys
 from privacy.sealing.secret import SEALING_KEY_BYTES, SealedSecretError, open_secret, seal_secret
 from server.config.federation import FederationConfig
@@ -74,6 +75,9 @@ def _opened(folder: ServerFolder, sealed: bytes, use: bytes) -> bytes:
 def _use(config: FederationConfig, privacy: TreeNoise, run: str) -> bytes:
     """Return what a node's noise follows from, beside the secret; a budget may be raised."""
     fixed = msgspec.structs.replace(privacy, epsilon_budget=1.0, delta=0.5)
+    if not noises_sums(privacy):
+        # Unset means the same, and is how a tree of before was sealed.
+        fixed = msgspec.structs.replace(fixed, noise_on=msgspec.UNSET)
     decides = (
         run,
         fixed,

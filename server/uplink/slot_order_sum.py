@@ -11,7 +11,9 @@ from models.plan.plan import download_schema, released_schema
 from models.settings.compression import release_step
 from privacy.clipping.clip import UnusableUpdateError
 from privacy.identities.certificates import CertifiedKey, read_certificate
+from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.secure_gaussian import NoiseKeys
+from server.aggregation.noised_sums import weights_of_figures
 from server.aggregation.screening import Screen
 from server.aggregation.screening_settings import typical_norm_after
 from server.budget.round_gate import hides_figures
@@ -140,12 +142,18 @@ class RoundSum:
                             order.round_number - 1,
                             self._config.aggregation.look_back,
                         ),
+                        weights_so_far=self._weights_so_far(in_hand),
                     ),
                 )
             finally:
                 self._seen = (order.round_number, screen.next_typical_norm)
             self._set_aside(order, screen)
             return closed
+
+    def _weights_so_far(self, in_hand: RoundInHand) -> tuple[float, ...] | None:
+        """Return what the rounds before left of weights, where a tree noises sums."""
+        last = last_release(self._store) if isinstance(in_hand.plan.privacy, TreeNoise) else None
+        return None if last is None else weights_of_figures(last.metrics)
 
     def _screen(self, round_number: int, in_hand: RoundInHand) -> Screen:
         """Return what looks at the updates of a round, from what the one before left."""

@@ -22,6 +22,7 @@ from models.plan.stages import next_stage, plan_of_round, stage_figures
 from models.settings.compression import release_step
 from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.plan_events import sampled_places
+from server.aggregation.noised_sums import figures_of_weights
 from server.aggregation.screening import Screen
 from server.closing.close import Closed, Closing, close_round, noise_generator
 from server.closing.summing import Contribution
@@ -57,6 +58,7 @@ class Start:
         round_number: That round; 0 before the first.
         clipping_norm: That of the next round; None takes the settings'.
         typical_norm: The norm that the next round's screen starts from; None if unknown.
+        weights_so_far: As in ``Closed``.
     """
 
     parameters: Tensor
@@ -67,6 +69,7 @@ class Start:
     bytes_up: int = 0
     clipping_norm: float | None = None
     typical_norm: float | None = None
+    weights_so_far: tuple[float, ...] | None = None
 
 
 class Federation:
@@ -120,6 +123,7 @@ class Federation:
         self.took_part: list[str] = []
         self.clipping_norm = start.clipping_norm or config.privacy.clipping_norm
         self.typical_norm = start.typical_norm
+        self._weights_so_far = start.weights_so_far
         self._config = config
         self._names = names
         self._pool = pool
@@ -193,7 +197,8 @@ class Federation:
         self.round_number = number
         self.tokens_trained += tally.tokens
         self._machine.released()
-        moved = self._move_clipping_norm(closed)
+        moved = self._move_clipping_norm(closed) | figures_of_weights(closed.weights_so_far)
+        self._weights_so_far = closed.weights_so_far
         figures: dict[str, Value] = {"round": number}
         # Nothing of one client, and no mean or count over them that no noise covers.
         if not self._config.privacy.guarantees_privacy:
@@ -308,6 +313,7 @@ class Federation:
                 screen=screen,
                 release_step=release_step(self.plan.compression),
                 earlier=earlier,
+                weights_so_far=self._weights_so_far,
             ),
         )
 

@@ -20,6 +20,7 @@ from models.plan.release_record import ReleaseError
 from models.tasks.keystrokes import KeystrokeCounts
 from models.tasks.metrics import Counts
 from privacy.foundation.atomic_files import READABLE, write_atomically
+from server.aggregation.noised_sums import weights_of_figures
 from server.releases.files import NewRelease, ReleaseFolder, StoredRelease
 from server.releases.publishing import release_round
 from simulation.config.run_files import read_run_file
@@ -187,4 +188,5 @@ def start_of(newest: StoredRelease) -> Start:
         bytes_up=int(figures.get("bytes_up") or 0),
         clipping_norm=None if norm is None else float(norm),
         typical_norm=None if typical is None else float(typical),
+        weights_so_far=weights_of_figures(figures),
     )

@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
+from models.vector.layers import whole_model
 from models.vector.schema import Schema
-from server.aggregation.layers import whole_model
 from server.aggregation.robust.pairwise import (
     InnerProducts,
     Matrix,

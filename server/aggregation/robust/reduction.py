@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from server.aggregation.layers import Layer
+from models.vector.layers import Layer
 
 
 @dataclass(frozen=True)

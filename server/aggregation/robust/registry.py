@@ -6,8 +6,8 @@ from typing import assert_never
 
 from torch import Tensor
 
+from models.vector.layers import layers_of
 from privacy.noise.mode import Arrival
-from server.aggregation.layers import layers_of
 from server.aggregation.measured_update import IntakeSettings
 from server.aggregation.robust.by_distances import (
     Surveyed,

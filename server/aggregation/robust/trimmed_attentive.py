@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from server.aggregation.layers import Layer
+from models.vector.layers import Layer
 from server.aggregation.robust.reduction import Cohort, weighted_rows
 from server.aggregation.robust.trims import Angles, FarFromMedian
 from server.aggregation.robust_settings import TrimmedAttentiveSettings, trimmed_count

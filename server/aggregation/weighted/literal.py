@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from models.vector.layers import Layer
 from models.vector.schema import Schema
-from server.aggregation.layers import Layer
 from server.aggregation.measured_update import Measured
 from server.aggregation.settings import LiteralSettings
 from server.aggregation.weighted.weighing import Weight

@@ -7,7 +7,7 @@ References:
 
 from dataclasses import dataclass
 
-from server.aggregation.layers import Layer
+from models.vector.layers import Layer
 from server.aggregation.measured_update import Measured
 from server.aggregation.settings import MeanSettings
 from server.aggregation.weighted.weighing import Weight

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from server.aggregation.layers import Layer
+from models.vector.layers import Layer
 from server.aggregation.measured_update import Measured
 
 

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from server.aggregation.counting_rule import CountingRule
 from server.aggregation.measured_update import Intake, IntakeSettings
+from server.aggregation.noised_sums import SumsForm
 from server.aggregation.rule import AggregationWeights
 from server.aggregation.screening import Screen
 from server.aggregation.weighted.weighing import Weighing
@@ -21,12 +22,16 @@ class WeightedRule(CountingRule):
         *,
         under_guarantee: bool = False,
         screen: Screen | None = None,
+        form: SumsForm | None = None,
     ) -> None:
+        """Start without updates; with ``form`` the result is a vector of sums, not their mean."""
         super().__init__(Intake(expected, screen, under_guarantee=under_guarantee))
         self._weighing = weighing
-        self._may_be_empty = under_guarantee and weighing.empty_weight > 0
+        self._form = form
+        self._may_be_empty = form is not None or (under_guarantee and weighing.empty_weight > 0)
         dtype = torch.float64 if under_guarantee else torch.float32
-        self._sum = WeightedSum(weighing.layers, expected.schema.element_count, dtype)
+        length = expected.schema.element_count if form is None else form.length
+        self._sum = WeightedSum(weighing.layers, length, dtype)
 
     def add(
         self,
@@ -46,9 +51,13 @@ class WeightedRule(CountingRule):
         """Return the weighted mean, in the sum's own memory; end the rule.
 
         Under a guarantee it is zero if every place is empty and an empty place weighs something.
+        Where sums are noised it is those, of updates and then of weights, and no place weighs.
         """
         if not self._intake.slots and not self._may_be_empty:
             raise ValueError("a round must have at least one client update, got none")
+        if self._form is not None:
+            totals = self._sum.totals(empty_count=0, empty_weight=0.0)
+            return self._form.fill(self._sum.close(), totals)
         return self._sum.divide(self._totals())
 
     def weights(self) -> AggregationWeights | None:

@@ -14,14 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from server.aggregation.layers import Layer
+from models.vector.layers import Layer
 from server.aggregation.weighted.weighing import Weight
 
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 
 
 class WeightedSum:
-    """A sum of updates with one weight a layer; the layers together cover the vector once."""
+    """A sum of updates with one weight a layer; the layers together cover the vector once.
+
+    What lies behind the last layer stays zero, for whoever closes the sum.
+    """
 
     def __init__(
         self, layers: Sequence[Layer], element_count: int, dtype: torch.dtype = torch.float32
@@ -56,11 +59,15 @@ class WeightedSum:
 
     def divide(self, totals: Sequence[float]) -> Tensor:
         """Return the sum divided by the totals, in the sum's own memory; ends the sum."""
-        total = self.open_sum()
+        total = self.close()
         for layer, divisor in zip(self.layers, totals, strict=True):
             for where in layer.ranges:
                 total[where].div_(divisor)
-        self._sum = None
+        return total
+
+    def close(self) -> Tensor:
+        """Return the sum as it is; ends it."""
+        total, self._sum = self.open_sum(), None
         return total
 
     def open_sum(self) -> Tensor:

@@ -330,6 +330,66 @@ def test_attention_above_a_half_is_allowed_and_priced(
     assert ("times the noise of equal weights" in capsys.readouterr().out) == is_priced
 
 
+def test_sensitivity_of_sums_is_the_clips_and_the_noise_of_their_ratio_a_span(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = ("--cohort", "100", "--attention-strength", "1", "--clipping-norm", "2")
+
+    found = figures(capsys, "sensitivity", *flags, "--layers", "6", "--noise-on", "sums")
+
+    assert found["sensitivity"] == pytest.approx(2 * math.sqrt(1.1))
+    assert found["least_released_noise"] == pytest.approx(2 * math.sqrt(1.1) / 100)
+    assert found["most_released_noise"] == pytest.approx(2 * math.sqrt(1.1) / 100 * math.e)
+    # S / (rho C): sqrt(1.1) / sqrt(0.1 / 6).
+    assert found["weight_noise"] == pytest.approx(math.sqrt(66))
+    on_mean = figures(capsys, "sensitivity", *flags, "--layers", "6")
+    assert found["mean_sensitivity"] == on_mean["sensitivity"]
+    # Noise on the mean has no bound for one clip over six layers at 2; the sums have.
+    strong = ("--cohort", "100", "--attention-strength", "2", "--clipping-norm", "2")
+    beyond = figures(capsys, "sensitivity", *strong, "--layers", "6", "--noise-on", "sums")
+    assert beyond["mean_sensitivity"] is None
+
+
+@pytest.mark.parametrize("mode", [CENTRAL, TREES])
+def test_explain_of_sums_states_both_the_noise_drawn_and_that_of_the_mean(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str
+) -> None:
+    path = plan(tmp_path, f'{mode}noise_on = "sums"', "cohort_size = 200", strength=1.0)
+
+    found = figures(capsys, "explain", path)
+
+    assert found["sensitivity"] == pytest.approx(math.sqrt(1.1))
+    assert found["noise_std"] == pytest.approx(10 * math.sqrt(1.1))
+    assert found["least_released_noise_std"] == pytest.approx(10 * math.sqrt(1.1) / 200)
+    assert found["most_released_noise_std"] == pytest.approx(10 * math.sqrt(1.1) / 200 * math.e)
+    assert main(["explain", path]) == 0
+    words = capsys.readouterr().out
+    assert "sensitivity of the sums of updates and of weights" in words
+    assert "costs at most 2.72 times the noise of equal weights" in words
+
+
+def test_explain_of_sums_divides_by_whom_the_coins_are_expected_to_draw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = plan(tmp_path, CENTRAL + 'noise_on = "sums"', SAMPLED, strength=0.0)
+
+    found = figures(capsys, "explain", path)
+
+    # A tenth of a thousand, fewer than the places of a round.
+    assert found["least_released_noise_std"] == pytest.approx(10 * math.sqrt(1.1) / 100)
+    assert found["most_released_noise_std"] == found["least_released_noise_std"]
+    assert found["slot_count"] > 100
+
+
+def test_what_is_noised_changes_no_epsilon(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_mean = figures(capsys, "epsilon", plan(tmp_path, CENTRAL, SAMPLED))
+    of_sums = figures(capsys, "epsilon", plan(tmp_path, CENTRAL + 'noise_on = "sums"', SAMPLED))
+
+    assert of_sums == of_mean
+
+
 def test_explain_turns_the_papers_magnitude_into_a_multiplier(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

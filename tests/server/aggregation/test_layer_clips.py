@@ -11,11 +11,11 @@ from torch.testing import assert_close
 
 from models.vector.schema import Schema, TensorSpec
 from privacy.clipping.clip import UnusableUpdateError
+from privacy.clipping.rule_settings import Grouping
 from privacy.noise.mode import Arrival
 from server.aggregation.measured_update import IntakeSettings
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule
-from server.aggregation.rule_settings import Grouping
 from server.aggregation.settings import AttentiveSettings, MeanSettings
 
 SCHEMA = Schema(

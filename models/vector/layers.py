@@ -1,11 +1,11 @@
-"""The elements of the flat vector that are weighed together."""
+"""The elements of the flat vector that are weighed together. No torch."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.vector.schema import Schema
-from server.aggregation.rule_settings import Grouping
+from privacy.clipping.rule_settings import Grouping
 
 
 @dataclass(frozen=True)

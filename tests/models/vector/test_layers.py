@@ -1,5 +1,5 @@
+from models.vector.layers import layers_of, whole_model
 from models.vector.schema import Schema, TensorSpec
-from server.aggregation.layers import layers_of, whole_model
 
 
 def scattered() -> Schema:
