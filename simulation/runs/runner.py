@@ -322,7 +322,9 @@ def _attackers(config: SimulationConfig, population: Population) -> Attackers | 
         return None
     clients = list(population.clients)
     cohort_size = config.rounds.cohort_size_of(len(clients))
-    check_attack(config.attack, config.task, config.aggregation, cohort_size)
+    check_attack(
+        config.attack, config.task, config.aggregation, cohort_size, privacy=config.privacy
+    )
     return Attackers(config.attack, clients, seed=config.seed)
 
 
