@@ -1,13 +1,14 @@
 """What a masked vector holds and on which grid it lies; both ends derive it from the plan.
 
-In units of the round's clipping norm C, so that the grid stays while C moves::
+Before its rotation (``privacy.masking.rotation``), in units of the round's clipping norm C, so that
+the grid stays while C moves::
 
     w_t D_t / C of every element, in schema order | ρ w_t, one a unit of weighting |
     φ (b - γ), where the clip adapts | CHECK_COUNT ones
 
 w_t in [0, 1] is the device's weight for unit t and b is 1 if the update fitted unclipped. Every
-element but the last ones gets noise of one size. The check elements are under the mask alone: their
-sum is the number of contributors, or the masks did not cancel.
+element but the last ones is rotated with the others and gets noise of one size. The check elements
+are under the mask alone: their sum is the number of contributors, or the masks did not cancel.
 
 The count behind the clip. Noise of standard deviation σ_b on the count of those that fitted is
 noise of σ_b φ on the sum of φ (b - γ). With z S' / sqrt(1 - (z s / σ_b)²) on everything, S' the
@@ -80,7 +81,8 @@ class MaskedLayout:
     @property
     def noised_count(self) -> int:
         """Return how many elements get noise: all but the check elements behind them."""
-        return self.weights.stop + (self.fit_entry is not None)
+        tells_fit = self.fit_entry is not None
+        return self.schema.element_count + len(self.units) + tells_fit
 
     @property
     def element_count(self) -> int:
@@ -133,17 +135,15 @@ def masked_layout(plan: Plan) -> MaskedLayout:
     message = sums_sensitivity(clips, layer_count=len(units), adjacency="zero-out")
     message *= 1 + _MEASURING_MARGIN
     factor = 2.0 if privacy.adjacency == "replace-one" else 1.0
-    fit_entry, fit_norm, wide_count = None, 0.0, len(units)
+    fit_entry, fit_norm = None, 0.0
     if privacy.adaptation is not None:
         std = privacy.aggregate_noise_multiplier * factor * message
         fit_entry = std / privacy.adaptation.count_noise_std
         fit_norm = fit_entry * fit_sensitivity(privacy.adaptation.target_quantile)
-        wide_count += 1
     norm = math.hypot(message, fit_norm)
     grid = choose_grid(
         Messages(
-            element_count=schema.element_count + wide_count,
-            wide_count=wide_count,
+            element_count=schema.element_count + len(units) + (fit_entry is not None),
             norm=norm,
             sensitivity=factor * norm,
             contributors=plan.cohort_size,

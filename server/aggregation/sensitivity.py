@@ -52,12 +52,24 @@ def noised_sensitivity(
     Raises:
         UnprovedSensitivityError: If no bound is proved for these settings.
     """
-    if not noises_sums(privacy):
-        return aggregate_sensitivity(
-            settings, schema, privacy, slot_count=slot_count, adjacency=adjacency
-        )
+    sensitivity = summed_sensitivity if noises_sums(privacy) else aggregate_sensitivity
+    return sensitivity(settings, schema, privacy, slot_count=slot_count, adjacency=adjacency)
+
+
+def summed_sensitivity(
+    settings: AggregationSettings,
+    schema: Schema,
+    clipping: ClippingSettings,
+    *,
+    slot_count: int,
+    adjacency: Adjacency,
+) -> float:
+    """Return the largest L2 distance of the sums of updates and weights between neighbours.
+
+    Arguments and errors are those of ``aggregate_sensitivity``; ``slot_count`` bounds rounding.
+    """
     layers, _ = summed_layers(settings, schema)
-    exact = sums_sensitivity([whole_clip(privacy)], layer_count=len(layers), adjacency=adjacency)
+    exact = sums_sensitivity([whole_clip(clipping)], layer_count=len(layers), adjacency=adjacency)
     rounding = _UNIT_ROUNDOFF * exact * slot_count * (slot_count + 7)
     return exact * (1 + _MEASURING_MARGIN) + rounding
 

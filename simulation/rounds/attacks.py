@@ -14,6 +14,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +26,8 @@ from models.tasks.scoring import chunked_logits, words_ahead
 from models.tasks.text_streams import scored_features
 from models.text.vocabulary import EOS, UNK, Vocabulary
 from models.vector.seeds import client_seed
+from privacy.masking.grid import from_grid
+from privacy.masking.rotation import rotate
 from simulation.config.attack import AttackSettings
 from simulation.population.examples import Examples
 from simulation.population.population import Population, PopulationError
@@ -82,14 +85,15 @@ class Attackers:
                 continue
             # The buffer is the pool's; what is told behind the update stays as it is.
             update = client.update.clone()
-            honest = (update if layout is None else opened(update, layout))[:element_count]
+            message = update if layout is None else opened(update, layout)
+            honest = message[:element_count]
             if agreed is not None:
                 honest.copy_(agreed)
             else:
                 seed = client_seed(self._seed, round_number, client.client_name, purpose="attack")
                 self._change(honest, torch.Generator().manual_seed(seed), replacing)
             if layout is not None:
-                update.view(torch.int32)[:element_count] = on_grid(honest, layout)
+                update.view(torch.int32)[: len(message)] = on_grid(message, layout)
             yield client._replace(update=update)
 
     def _change(self, honest: Tensor, generator: torch.Generator, replacing: float) -> None:
@@ -147,14 +151,16 @@ class Attackers:
 
 
 def opened(vector: Tensor, layout: MaskedLayout) -> Tensor:
-    """Return the weighed update in a vector before its mask, float32, in clipping norms."""
-    whole = vector.view(torch.int32)[: layout.schema.element_count]
-    return (whole.double() * layout.grid.step).float()
+    """Return the elements with noise of a vector before its mask, float32, in clipping norms."""
+    whole = vector.view(torch.int32).numpy().view(np.uint32)[: layout.noised_count]
+    return torch.from_numpy(from_grid(whole, layout.grid)).float()
 
 
-def on_grid(update: Tensor, layout: MaskedLayout) -> Tensor:
-    """Return an update in clipping norms as whole numbers, which wrap as they do in the sum."""
-    return (update.double() / layout.grid.step).round().to(torch.int64).to(torch.int32)
+def on_grid(message: Tensor, layout: MaskedLayout) -> Tensor:
+    """Return such elements as whole numbers, int32; they wrap as they do in the sum."""
+    values = message.double().numpy()
+    rotate(values)
+    return torch.from_numpy(values / layout.grid.step).round_().to(torch.int64).to(torch.int32)
 
 
 def _opened_alike(trained: Iterator[Trained], layout: MaskedLayout | None) -> Iterator[Trained]:

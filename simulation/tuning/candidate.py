@@ -24,7 +24,7 @@ from privacy.accounting.events import (
 from privacy.accounting.slot_overflow import slot_count_for
 from privacy.accounting.tally import Tally
 from privacy.clipping.settings import ClippingSettings
-from server.aggregation.sensitivity import aggregate_sensitivity
+from server.aggregation.sensitivity import aggregate_sensitivity, summed_sensitivity
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 
 Mode = Literal["central", "local", "ftrl"]
@@ -32,6 +32,9 @@ Rule = Literal["mean", "attentive"]
 Kind = tuple[Mode, Rule]
 MODES: tuple[Mode, ...] = ("central", "local", "ftrl")
 ADJACENCY: Adjacency = "zero-out"
+NoiseOn = Literal["mean", "sums"]
+# A trial promises nothing to anybody: its people are test data.
+_PROMISES_NOTHING = {"adjacency": ADJACENCY, "delta": 0.1, "epsilon_budget": 1e12}
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +65,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         clipping_norm: C, in parameter units; > 0.
         attention_strength: κ; 0 with the rule ``mean``.
         cohort: People whom a round expects, N q.
+        noise_on: What the coordinator noises; see ``CentralNoise``.
     """
 
     mode: Mode
@@ -71,6 +75,12 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     attention_strength: float
     cohort: int
     server_step_size: float
+    noise_on: NoiseOn = "mean"
+
+    @property
+    def noises_sums(self) -> bool:
+        """Whether the noise goes on sums: in modes whose noise is the coordinator's."""
+        return self.noise_on == "sums" and self.mode != "local"
 
     @property
     def kind(self) -> Kind:
@@ -101,8 +111,10 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
         epsilon: ε of the whole run at the deployment's δ.
         slot_count: M, places of a round.
         noise_std: Standard deviation of the noise on the aggregate, in parameter units, before the
-            server's step. With ``ftrl``: of one node of the tree.
-        fill: Expected share of filled slots; an empty one pulls the mean to zero.
+            server's step. With ``ftrl``: of one node of the tree. With noise on sums: the least,
+            where every weight is 1.
+        fill: Expected share of filled slots; an empty one pulls the mean to zero, but not where
+            sums are noised.
     """
 
     epsilon: float
@@ -146,7 +158,7 @@ def promise_of(candidate: Candidate, deployment: Deployment, schema: Schema) -> 
         epsilon=epsilon_of_tally(tally, deployment.delta),
         slot_count=slots,
         noise_std=_noise_std(candidate, schema, slots),
-        fill=candidate.cohort / slots,
+        fill=1.0 if candidate.noises_sums else candidate.cohort / slots,
     )
 
 
@@ -169,7 +181,9 @@ def trial_tables(
 
     Draws need not be secret here and are seeded, so that seeds can be compared. ``central`` is one
     draw on the server and ``local`` one a client, of the deployment's size; ``ftrl`` is tried as
-    itself, since its noise is correlated over the rounds.
+    itself, since its noise is correlated over the rounds. Noise on sums is tried as itself too, for
+    its share of a layer follows from the weights: with as much less of it as there are fewer
+    clients, both sums have the relative noise that they would have in the deployment.
     """
     step = candidate.server_step_size * promise.fill
     aggregation = msgspec.to_builtins(
@@ -177,6 +191,9 @@ def trial_tables(
     )
     privacy: dict[str, Any] = {"clipping_norm": candidate.clipping_norm}
     match candidate.mode:
+        case "central" if candidate.noises_sums:
+            privacy |= _summed_tables(candidate, cohort_at_hand)
+            tables = _with_places(tables, cohort_at_hand)
         case "central":
             # That mode adds its draw after the step: scaled here as the step would.
             magnitude = candidate.server_step_size * promise.noise_std
@@ -187,10 +204,7 @@ def trial_tables(
             privacy |= {"mode": "paper", "randomisation_magnitude": magnitude}
         case "ftrl":
             privacy |= _tree_tables(candidate, promise, cohort_at_hand, schema)
-            # Under a guarantee the places of a round are a fixed number.
-            rounds = {**tables["rounds"], "cohort_size": cohort_at_hand}
-            rounds.pop("participation_rate", None)
-            tables = {**tables, "rounds": rounds}
+            tables = _with_places(tables, cohort_at_hand)
     return {**tables, "privacy": privacy, "aggregation": aggregation}
 
 
@@ -208,11 +222,13 @@ def _slot_count(candidate: Candidate, deployment: Deployment) -> int:
 def _noise_std(candidate: Candidate, schema: Schema, slots: int) -> float:
     if candidate.mode == "local":
         return candidate.noise_multiplier * 2 * candidate.clipping_norm / math.sqrt(slots)
-    return candidate.noise_multiplier * _sensitivity(candidate, schema, slots)
+    of_one = candidate.noise_multiplier * _sensitivity(candidate, schema, slots)
+    return of_one / candidate.cohort if candidate.noises_sums else of_one
 
 
 def _sensitivity(candidate: Candidate, schema: Schema, slots: int) -> float:
-    return aggregate_sensitivity(
+    sensitivity = summed_sensitivity if candidate.noises_sums else aggregate_sensitivity
+    return sensitivity(
         candidate.aggregation,
         schema,
         ClippingSettings(clipping_norm=candidate.clipping_norm),
@@ -236,14 +252,25 @@ def _tree_tables(
     candidate: Candidate, promise: Promise, cohort_at_hand: int, schema: Schema
 ) -> dict[str, Any]:
     """Return the tree's settings with the multiplier that gives the deployment's noise here."""
-    here = _sensitivity(candidate, schema, cohort_at_hand)
-    return {
-        "mode": "ftrl",
-        "adjacency": ADJACENCY,
-        "noise_multiplier": promise.noise_std / here,
-        "min_separation": 1,
-        # This run promises nothing to anybody: its people are test data.
-        "max_participation": 1_000_000,
-        "delta": 0.1,
-        "epsilon_budget": 1e12,
-    }
+    if candidate.noises_sums:
+        of_mode = _summed_tables(candidate, cohort_at_hand)
+    else:
+        here = _sensitivity(candidate, schema, cohort_at_hand)
+        of_mode = {"noise_multiplier": promise.noise_std / here, **_PROMISES_NOTHING}
+    return {**of_mode, "mode": "ftrl", "min_separation": 1, "max_participation": 1_000_000}
+
+
+def _summed_tables(candidate: Candidate, cohort_at_hand: int) -> dict[str, Any]:
+    """Return settings under which few clients' sums have the relative noise of the deployment's."""
+    multiplier = candidate.noise_multiplier * cohort_at_hand / candidate.cohort
+    on_sums = {"mode": "central", "noise_multiplier": multiplier, "noise_on": "sums"}
+    return {**on_sums, **_PROMISES_NOTHING}
+
+
+def _with_places(tables: dict[str, Any], cohort_at_hand: int) -> dict[str, Any]:
+    """Return the tables with as many places as clients at hand: a guarantee fixes their number."""
+    rounds = {**tables["rounds"], "cohort_size": cohort_at_hand}
+    rounds.pop("participation_rate", None)
+    if rounds.pop("population_size", None) is not None:
+        rounds["selection"] = "drawn"  # Places of secret coins are more than those at hand.
+    return {**tables, "rounds": rounds}

@@ -13,7 +13,7 @@ from simulation.config.simulation import SimulationConfig, config_from, read_tab
 from simulation.figures.progress import SearchProgress, tell
 from simulation.population.dealing import build_population
 from simulation.population.population import Population
-from simulation.tuning.candidate import Deployment
+from simulation.tuning.candidate import Deployment, NoiseOn
 from simulation.tuning.crowd import Crowd, least_crowds, usual_delta
 from simulation.tuning.crowd import markdown as crowds_markdown
 from simulation.tuning.fragment import fragment
@@ -46,6 +46,7 @@ class TuneRequest(NamedTuple):
     simulated_cohort: int | None
     modes: Sequence[str]
     rules: Sequence[str]
+    noise_on: NoiseOn
     searched: Mapping[str, Dimension]
     trial_count: int
     seeds: Sequence[int]
@@ -125,6 +126,7 @@ def _space(request: TuneRequest, config: SimulationConfig, cohort: int) -> Space
         request.searched,
         clipping_norm=_clipping_norm(config),
         cohort=cohort,
+        noise_on=request.noise_on,
     )
 
 

@@ -47,6 +47,8 @@ def fragment(chosen: Measurement, deployment: Deployment, *, target_epsilon: flo
 def _of_mode(candidate: Candidate, deployment: Deployment) -> Iterator[tuple[str, Any]]:
     if candidate.mode != "local":
         yield "adjacency", ADJACENCY
+    if candidate.noises_sums:
+        yield "noise_on", "sums"
     if candidate.mode == "ftrl":
         separation, most = participation(candidate, deployment)
         yield "min_separation", separation

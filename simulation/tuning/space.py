@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from simulation.tuning.candidate import MODES, Candidate, Kind, Mode, Rule
+from simulation.tuning.candidate import MODES, Candidate, Kind, Mode, NoiseOn, Rule
 
 RULES: tuple[Rule, ...] = ("mean", "attentive")
 _LOGARITHMIC_FROM = 10.0
@@ -45,11 +45,15 @@ Dimension = Range | Choices
 
 
 class Space(NamedTuple):
-    """Everything a search may choose; ``dimensions`` has every one of ``DIMENSIONS``."""
+    """Everything a search may choose; ``dimensions`` has every one of ``DIMENSIONS``.
+
+    ``noise_on`` is the same for all candidates: what the coordinator noises.
+    """
 
     modes: tuple[Mode, ...]
     rules: tuple[Rule, ...]
     dimensions: Mapping[str, Dimension]
+    noise_on: NoiseOn = "mean"
 
     @property
     def kinds(self) -> list[Kind]:
@@ -87,6 +91,7 @@ def make_space(
     *,
     clipping_norm: float,
     cohort: int,
+    noise_on: NoiseOn = "mean",
 ) -> Space:
     """Return the space with a usual dimension for each that was not searched.
 
@@ -106,10 +111,11 @@ def make_space(
         tuple(mode for mode in MODES if mode in _known(modes, MODES, "mode")),
         tuple(rule for rule in RULES if rule in _known(rules, RULES, "rule")),
         {**usual, **searched},
+        noise_on,
     )
 
 
-def candidate_from(values: Mapping[str, Any]) -> Candidate:
+def candidate_from(values: Mapping[str, Any], noise_on: NoiseOn = "mean") -> Candidate:
     """Return the candidate that a search's values mean; ``mean`` has no attention strength."""
     attention = 0.0 if values["rule"] == "mean" else float(values["attention_strength"])
     return Candidate(
@@ -120,6 +126,7 @@ def candidate_from(values: Mapping[str, Any]) -> Candidate:
         attention_strength=attention,
         cohort=round(values["cohort"]),
         server_step_size=float(values["server_step_size"]),
+        noise_on=noise_on,
     )
 
 
@@ -131,7 +138,7 @@ def draw(space: Space, source: random.Random) -> Candidate:
     }
     for name, dimension in space.dimensions.items():
         values[name] = _draw(dimension, source)
-    return candidate_from(values)
+    return candidate_from(values, space.noise_on)
 
 
 def _draw(dimension: Dimension, source: random.Random) -> float:

@@ -86,7 +86,9 @@ def _take_up(study: "Study", space: Space) -> None:
     """Check that the study is of this space, and line up the trial that a stop cut off."""
     from optuna.trial import TrialState
 
-    described = msgspec.json.encode(space, order="deterministic").decode()
+    # Without what is usual, so that a search of before goes on.
+    told = space if space.noise_on == "sums" else space[:3]
+    described = msgspec.json.encode(told, order="deterministic").decode()
     if study.user_attrs.setdefault("space", described) != described:
         raise ValueError(
             "the folder holds a search over other settings; give another --out, or remove it"
@@ -138,7 +140,7 @@ def _suggested(trial: "Trial", space: Space) -> Candidate:
     }
     for name, dimension in space.dimensions.items():
         values[name] = _suggest(trial, name, dimension)
-    return candidate_from(values)
+    return candidate_from(values, space.noise_on)
 
 
 def _suggest(trial: "Trial", name: str, dimension: Dimension) -> float:

@@ -37,7 +37,7 @@ from server.config.plans import make_plan
 from server.operating.commands import Federation as Operated
 from server.records.folder import ServerFolder
 from server.records.ledger import ledger_entries
-from server.records.store import check_run, open_store
+from server.records.store import StoreError, check_run, open_store
 from server.records.tree_keys import noise_keys_of
 from server.releases.files import read_release
 from server.releases.starting_model import starting_parameters
@@ -54,6 +54,8 @@ delta = 1e-3
 epsilon_budget = {budget}
 adjacency = "zero-out"
 """
+EQUAL = 'rule = "mean"\nweighting = "equal"'
+ATTENTIVE = 'rule = "attentive"\nattention_strength = 0.5\ngrouping = "layer"'
 TREE = CENTRAL + "min_separation = 1\nmax_participation = 5\n"
 SAMPLED = """
 selection = "sampled"
@@ -75,7 +77,7 @@ def guarded(tmp_path: Path) -> Iterator[Make]:
         mode: str = "central",
         more_privacy: str = CENTRAL,
         budget: float = 100.0,
-        rule: str = 'rule = "mean"\nweighting = "equal"',
+        rule: str = EQUAL,
         **changes: object,
     ) -> Federation:
         text = settings(more_privacy=more_privacy.format(budget=budget), **changes)
@@ -176,8 +178,12 @@ def test_a_kill_never_makes_a_recorded_round_again(guarded: Make, failpoint: str
     assert [entry.round_number for entry in ledger_of(federation)] == [1, 2]
 
 
-def test_a_tree_goes_on_with_the_noise_that_it_began_with(guarded: Make) -> None:
-    federation = guarded(mode="ftrl", more_privacy=TREE, cap=2)
+@pytest.mark.parametrize(("noise_on", "rule"), [("mean", EQUAL), ("sums", ATTENTIVE)])
+def test_a_tree_goes_on_with_the_noise_that_it_began_with(
+    guarded: Make, noise_on: str, rule: str
+) -> None:
+    on = f'noise_on = "{noise_on}"\n'
+    federation = guarded(mode="ftrl", more_privacy=TREE + on, cap=2, rule=rule)
     federation.start("published")
     devices = federation.enrol(2)
     with ThreadPoolExecutor(2) as pool:
@@ -193,9 +199,9 @@ def test_a_tree_goes_on_with_the_noise_that_it_began_with(guarded: Make) -> None
     config, store = federation.config, open_store(federation.config.store)
     keys = noise_keys_of(federation.folder, store, config, run_of(federation))
     store.close()
-    parameters = initial_parameters(config.model, config.seed)
+    parameters, weights_so_far = initial_parameters(config.model, config.seed), None
     for number in (1, 2):
-        parameters = close_round(
+        closed = close_round(
             parameters,
             [
                 Contribution(slot, torch.from_numpy(device.made_up(config, number)), 1)
@@ -209,8 +215,10 @@ def test_a_tree_goes_on_with_the_noise_that_it_began_with(guarded: Make) -> None
                 generator=torch.Generator(),
                 round_number=number,
                 noise_keys=keys,
+                weights_so_far=weights_so_far,
             ),
-        ).parameters
+        )
+        parameters, weights_so_far = closed.parameters, closed.weights_so_far
     latest = read_release(federation.folder.releases / "latest")
     assert torch.equal(torch.tensor(latest.parameters), parameters)
 
@@ -504,6 +512,19 @@ def test_changed_settings_or_another_key_do_not_open_a_trees_secret(
     federation = guarded(mode="ftrl", more_privacy=TREE, cap=3)
     federation.start()
     federation.stop()
+    founded, store = federation.config, open_store(federation.config.store)
+    run = run_of(federation)
+    told, summed = (
+        msgspec.structs.replace(
+            founded, privacy=msgspec.structs.replace(founded.privacy, noise_on=noise_on)
+        )
+        for noise_on in ("mean", "sums")
+    )
+    # To say what was meant opens it as before; noise on sums would not cancel.
+    assert noise_keys_of(federation.folder, store, told, run).repeats
+    with pytest.raises(StoreError, match="drawn under other settings of privacy"):
+        noise_keys_of(federation.folder, store, summed, run)
+    store.close()
     config, key = federation.root / "federation.toml", federation.folder.noise_secret
     assert key.stat().st_mode & 0o077 == 0
     settings_then, key_then = config.read_text(), key.read_bytes()

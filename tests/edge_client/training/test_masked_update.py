@@ -11,6 +11,7 @@ from models.masked.layout import CHECK_COUNT, MaskedLayout, masked_layout
 from models.settings.weighing import AttentiveWeights, EqualWeights, ExampleWeights, Weighing
 from privacy.clipping.by_layer import clip_update
 from privacy.clipping.settings import AdaptiveClipping
+from privacy.masking.grid import from_grid
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.secure_gaussian import SystemKeys
 from tests.masked_scene import RepeatedKeys, masked_noise, masked_plan
@@ -51,16 +52,12 @@ def vector_of(
 
 def in_clips(layout: MaskedLayout, vector: NDArray[np.int32]) -> NDArray[np.float64]:
     """Return the noised elements in clipping norms."""
-    values = vector[: layout.noised_count].astype(np.float64)
-    values[: layout.schema.element_count] *= layout.grid.step
-    values[layout.schema.element_count :] *= layout.grid.wide_step
-    return values
+    return from_grid(vector[: layout.noised_count].view(np.uint32), layout.grid)
 
 
 def tolerance(layout: MaskedLayout) -> float:
     """Return ten standard deviations of a share of the noise, with rounding."""
-    grid = layout.grid
-    return 10 * max(grid.share_std * grid.step, grid.wide_share_std * grid.wide_step)
+    return 10 * layout.grid.share_std * layout.grid.step
 
 
 def test_an_update_is_clipped_and_counted_in_clipping_norms_beside_its_weight() -> None:
@@ -167,7 +164,7 @@ def test_noise_follows_from_its_keys_and_label_alone() -> None:
     update = update_of(layout, 1.0)
 
     def digest(label: str) -> str:
-        return hashlib.sha256(vector_of(layout, privacy, update, label=label)).hexdigest()
+        return hashlib.sha256(vector_of(layout, privacy, update, label=label).tobytes()).hexdigest()
 
     assert digest("round 1 client a") == digest("round 1 client a")
     assert digest("round 1 client a") != digest("round 1 client b")

@@ -46,11 +46,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 def noise_std(layout: MaskedLayout, privacy: MaskedNoise, quorum: int) -> float:
     """Return the noise of one weight's element when just the honest shares come, in its units."""
-    return (
-        layout.grid.wide_share_std
-        * layout.grid.wide_step
-        * math.sqrt(privacy.honest_contributors(quorum))
-    )
+    return layout.grid.share_std * layout.grid.step * math.sqrt(privacy.honest_contributors(quorum))
 
 
 @settings(max_examples=60, deadline=None)

@@ -3,6 +3,7 @@
 import math
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,7 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models.vector.schema import Schema, TensorSpec
+from privacy.clipping.noised_sums import sums_sensitivity
 from privacy.clipping.sensitivity import Adjacency, attentive_sensitivity
+from privacy.clipping.settings import ClippingSettings
+from server.aggregation.noised_sums import sums_form
 from server.aggregation.registry import build_rule
 from server.aggregation.settings import AttentiveSettings
 
@@ -65,6 +69,9 @@ class Setting:
             adjacency=adjacency,
         )
 
+    def sums_bound(self, adjacency: Adjacency) -> float:
+        return sums_sensitivity(self.clips, layer_count=self.layers, adjacency=adjacency)
+
     def clipped(self, updates: Array) -> Array:
         """Return updates, shape ``(pairs, clients, layers, dims)``, within the clips."""
         axes = (2, 3) if self.is_flat else (3,)
@@ -115,6 +122,38 @@ def moves(setting: Setting, pairs: Array) -> dict[Adjacency, Array]:
     }
 
 
+def sums_moves(setting: Setting, pairs: Array) -> dict[Adjacency, Array]:
+    """Return how far the sums of updates and of weights move for each pair of ``moves``.
+
+    Zeros in place of the person weigh as they do; leaving it out is ``add-remove``.
+    """
+    norms = np.sqrt((pairs**2).sum(axis=3)) / np.array(setting.clips)
+    # Attention's weight over the largest that it can be, whatever the sign of κ.
+    weights = np.exp(setting.strength * (norms - (setting.strength > 0)))
+    entry = math.hypot(*setting.clips) * math.sqrt(0.1 / setting.layers)
+
+    def messages(which: slice) -> Array:
+        updates = (weights[..., None] * pairs)[:, which].sum(axis=1).reshape(len(pairs), -1)
+        told: Array = np.concatenate([updates, entry * weights[:, which].sum(axis=1)], axis=1)
+        return told
+
+    others, person = messages(slice(2, None)), messages(slice(0, 1))
+    zeros = np.zeros_like(person)
+    zeros[:, -setting.layers :] = entry * math.exp(-max(setting.strength, 0.0))
+    beside: dict[Adjacency, Array] = {
+        "zero-out": zeros,
+        "replace-one": messages(slice(1, 2)),
+        "add-remove": np.zeros_like(person),
+    }
+    return {
+        adjacency: np.sqrt((((others + person) - (others + other)) ** 2).sum(axis=1))
+        for adjacency, other in beside.items()
+    }
+
+
+Moves = Callable[[Setting, Array], dict[Adjacency, Array]]
+
+
 def families(setting: Setting, generator: np.random.Generator) -> dict[str, Array]:
     """Return the starting pairs: the extremal ones, those the proof turns on, and any."""
     shape = (STARTS, setting.clients + 1, setting.layers, setting.dims)
@@ -142,7 +181,11 @@ def families(setting: Setting, generator: np.random.Generator) -> dict[str, Arra
 
 
 def climb(
-    setting: Setting, start: Array, adjacency: Adjacency, generator: np.random.Generator
+    setting: Setting,
+    start: Array,
+    adjacency: Adjacency,
+    generator: np.random.Generator,
+    moves: Moves = moves,
 ) -> Array:
     """Return pairs that random steps have made move further, step by step."""
     best = start
@@ -158,13 +201,13 @@ def climb(
 
 
 @st.composite
-def drawn_settings(draw: st.DrawFn) -> Setting:
+def drawn_settings(draw: st.DrawFn, *, everywhere: bool = False) -> Setting:
     layers = draw(st.integers(1, 4))
     clip = draw(st.floats(0.05, 5))
     clips: tuple[float, ...] = (clip,)
     if layers > 1 and draw(st.booleans()):
         clips = tuple(clip * draw(st.floats(0.1, 10)) for _ in range(layers))
-    proved_only = layers > 1 and len(clips) == 1
+    proved_only = layers > 1 and len(clips) == 1 and not everywhere
     return Setting(
         clients=draw(st.integers(3 if proved_only else 2, 12)),
         strength=draw(st.floats(0, 1) if proved_only else st.floats(-3, 3)),
@@ -194,17 +237,20 @@ def ratio_of(found: tuple[float, Array]) -> float:
     return found[0]
 
 
-def aggregate(setting: Setting, updates: Array, slots: range, slot_count: int) -> torch.Tensor:
-    """Return the product's aggregate of updates, shape ``(clients, layers, dims)``."""
-    schema = Schema(
+def schema_of(setting: Setting) -> Schema:
+    return Schema(
         tuple(
             TensorSpec(name=f"layer{index}", shape=(setting.dims,), layer=f"layer{index}")
             for index in range(setting.layers)
         )
     )
+
+
+def aggregate(setting: Setting, updates: Array, slots: range, slot_count: int) -> torch.Tensor:
+    """Return the product's aggregate of updates, shape ``(clients, layers, dims)``."""
     rule = build_rule(
         AttentiveSettings(attention_strength=setting.strength),
-        schema,
+        schema_of(setting),
         slot_count=slot_count,
         clipping_norm=math.hypot(*setting.clips),
         tensor_clips=None if setting.is_flat else setting.clips,
@@ -262,3 +308,81 @@ def test_no_pair_of_neighbours_in_a_million_passes_the_bound() -> None:
     assert tally.worst["zero-out", "extremal"] > 0.99
     assert tally.worst["replace-one", "extremal"] > 0.99
     assert all(ratio > 0.6 for ratio in tally.worst.values())
+
+
+def summed(setting: Setting, updates: Array) -> torch.Tensor:
+    """Return the product's vector of sums of updates, shape ``(clients, layers, dims)``."""
+    schema, aggregation = schema_of(setting), AttentiveSettings(attention_strength=setting.strength)
+    whole = math.hypot(*setting.clips)
+    clipping = ClippingSettings(clipping_norm=whole)
+    rule = build_rule(
+        aggregation,
+        schema,
+        slot_count=setting.clients,
+        clipping_norm=whole,
+        tensor_clips=None if setting.is_flat else setting.clips,
+        under_guarantee=True,
+        form=sums_form(aggregation, schema, clipping, slot_count=setting.clients),
+    )
+    for slot, update in enumerate(updates):
+        rule.add(slot, torch.from_numpy(update.ravel().astype(np.float32)), 1)
+    return rule.result()
+
+
+def search_sums(tally: Tally, *, examples: int) -> None:
+    """Look for a pair that moves the sums further than the bound, for any κ and any clips."""
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(setting=drawn_settings(everywhere=True), seed=st.integers(0, 2**32 - 1))
+    def search(setting: Setting, seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        tally.settings += 1
+        for family, pairs in families(setting, generator).items():
+            for adjacency in ADJACENCIES:
+                climbs = family == "anywhere" and adjacency == "add-remove"
+                tried = (
+                    climb(setting, pairs[:CLIMBERS], adjacency, generator, sums_moves)
+                    if climbs
+                    else pairs
+                )
+                moved = sums_moves(setting, tried)[adjacency]
+                ratio = moved / setting.sums_bound(adjacency)
+                assert ratio.max() <= 1 + FLOAT64_TOLERANCE, (adjacency, family, setting)
+                tally.pairs += len(moved)
+                top = max(tally.worst[adjacency, setting.layout], float(ratio.max()))
+                tally.worst[adjacency, setting.layout] = top
+        # The product's own sums move as the definition says: the person's message, no more.
+        one = pairs[0]
+        apart = float(
+            (summed(setting, one[[0, *range(2, len(one))]]) - summed(setting, one[2:])).norm()
+        )
+        defined = float(sums_moves(setting, one[None])["add-remove"][0])
+        assert apart == pytest.approx(
+            defined, abs=FLOAT32_TOLERANCE * setting.sums_bound("zero-out")
+        )
+
+    search()
+
+
+def test_no_pair_of_neighbours_moves_noised_sums_further_than_the_bound() -> None:
+    tally = Tally()
+
+    search_sums(tally, examples=8)
+
+    assert tally.pairs >= 50_000
+    # One layer at its clip reaches the bound.
+    assert (
+        tally.worst["add-remove", "one layer"] == 0 or tally.worst["add-remove", "one layer"] > 0.9
+    )
+
+
+@pytest.mark.slow
+def test_no_pair_in_a_million_moves_noised_sums_further_than_the_bound() -> None:
+    tally = Tally()
+
+    search_sums(tally, examples=150)
+
+    sys.stdout.write("\n".join(tally.lines()) + "\n")
+    assert tally.pairs >= 1_000_000
+    assert tally.worst["add-remove", "one layer"] > 0.999
+    assert tally.worst["replace-one", "one layer"] > 0.9

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from torch.testing import assert_close
 
 from models.masked.layout import MaskedLayout, masked_layout
@@ -14,6 +15,7 @@ from privacy.clipping.settings import AdaptiveClipping
 from privacy.masking.keystream import SEED_BYTES, keystream_sum
 from privacy.masking.mask import masked
 from privacy.masking.packing import unpack
+from privacy.masking.rotation import rotate
 from privacy.noise.masked_settings import MaskedNoise
 from server.aggregation.robust_settings import MedianSettings
 from server.aggregation.settings import AggregationSettings, MeanSettings
@@ -25,13 +27,18 @@ from tests.masked_scene import masked_noise, masked_plan
 EQUAL = MeanSettings(weighting="equal", server_step_size=0.5)
 
 
-def vector(layout: MaskedLayout, update: Sequence[float], weight: float = 1.0) -> np.ndarray:
-    """Return what a device sends without noise, on the grid: update in clips, weight, ones."""
-    values = np.zeros(layout.element_count, np.int64)
-    values[: len(update)] = np.round(np.array(update) * weight / layout.grid.step)
-    values[layout.weights] = round(layout.weight_entry * weight / layout.grid.wide_step)
-    values[layout.noised_count :] = 1
-    return values
+def vector(
+    layout: MaskedLayout, update: Sequence[float], weight: float = 1.0, fit: float = 0.0
+) -> NDArray[np.int64]:
+    """Return what a device sends without noise: update in clips, weight, fit, ones."""
+    values = np.zeros(layout.noised_count)
+    values[: len(update)] = np.array(update) * weight
+    values[layout.weights] = layout.weight_entry * weight
+    if layout.fit_entry is not None:
+        values[-1] = fit * layout.fit_entry
+    rotate(values)
+    ones = np.ones(layout.element_count - layout.noised_count, np.int64)
+    return np.concatenate([np.rint(values / layout.grid.step).astype(np.int64), ones])
 
 
 def close(
@@ -58,7 +65,7 @@ def close(
     )
 
 
-def summed(layout: MaskedLayout, *vectors: np.ndarray, groups: int = 1) -> list[UnmaskedSum]:
+def summed(layout: MaskedLayout, *vectors: NDArray[np.int64], groups: int = 1) -> list[UnmaskedSum]:
     totals = MaskedTotals(layout, groups)
     for slot, one in enumerate(vectors):
         totals.add(slot, one.astype(np.uint32))
@@ -80,7 +87,7 @@ def test_three_masked_updates_move_the_model_by_their_mean() -> None:
 
     expected = torch.ones(layout.schema.element_count)
     expected[:2] += 0.5
-    # The weight's step rounds the divisor: to half a step in three times the weight's entry.
+    # Steps round every element, the weight's and so the divisor too.
     assert_close(closed.parameters, expected, rtol=1e-3, atol=1e-3)
     assert closed.contribution_count == 3
     assert closed.clipped_count == 0
@@ -162,15 +169,12 @@ def test_the_next_clipping_norm_follows_those_that_fitted() -> None:
     privacy = masked_noise(clipping_norm=2.0, adaptive_clipping=adaptive)
     layout = masked_layout(masked_plan(privacy=privacy))
     assert layout.fit_entry is not None
-    vectors = [vector(layout, (0.1,)) for _ in range(3)]
-    for fitted, one in zip((1, 1, 1), vectors, strict=True):
-        one[layout.noised_count - 1] = round(
-            (fitted - 0.5) * layout.fit_entry / layout.grid.wide_step
-        )
+    # All three fitted: 1 - 1/2 each.
+    vectors = [vector(layout, (0.1,), fit=0.5) for _ in range(3)]
 
     closed = close(layout, summed(layout, *vectors), privacy)
 
-    # All three fitted: C e^(-0.3 * 1.5 / 3).
+    # C e^(-0.3 * 1.5 / 3).
     assert closed.next_clipping_norm == pytest.approx(2 * math.exp(-0.15), rel=1e-3)
 
 

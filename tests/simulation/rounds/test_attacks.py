@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from models.masked.layout import masked_layout
+from models.masked.layout import CHECK_COUNT, masked_layout
 from models.networks.registry import build_network, word_network
 from models.settings.model import GruLmSettings
 from models.tasks.image_classification import LabelledImages
@@ -23,7 +23,7 @@ from simulation.config.attack import AttackSettings, check_attack
 from simulation.config.simulation import SimulationConfig
 from simulation.figures.metrics import read_metrics
 from simulation.population.population import Population, PopulationError, TextPopulation
-from simulation.rounds.attacks import Attackers, backdoor_figures, unseen_deviations
+from simulation.rounds.attacks import Attackers, backdoor_figures, opened, unseen_deviations
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.workers.jobs import Trained
 from tests.masked_scene import masked_noise, masked_plan
@@ -288,6 +288,11 @@ def test_under_masks_attackers_change_what_they_would_send_and_nothing_behind_it
     more = {"boost": 3.0} if kind == "sign-flip" else {"deviations": 2.0}
     attackers = Attackers(attack(kind, **more), NAMES, seed=1)
     slots = [slot for slot, name in COHORT if name in attackers.names]
+    own = {
+        client.slot: opened(client.update, layout)
+        for client in train_masked(COHORT)
+        if client.update is not None
+    }
     sent_vectors = {
         client.slot: client.update.view(torch.int32)
         for client in attackers.trained(
@@ -303,14 +308,15 @@ def test_under_masks_attackers_change_what_they_would_send_and_nothing_behind_it
     }
 
     # Three times the other way, or two deviations below the two colluders' mean.
-    first, second = slots
-    mean, spread = 100 + (first + second) / 2, abs(first - second) / 2
+    first, second = (own[slot] for slot in slots)
+    lower = (first + second) / 2 - (first - second).abs()
     for slot, vector in sent_vectors.items():
-        expected = 100 + slot
-        if slot in slots:
-            expected = -3 * (100 + slot) if kind == "sign-flip" else round(mean - 2 * spread)
-        assert vector[:count].tolist() == [expected] * count
-        assert vector[count:].tolist() == [100 + slot] * (layout.element_count - count)
+        changed = -3 * own[slot] if kind == "sign-flip" else lower
+        expected = torch.cat([(changed if slot in slots else own[slot])[:count], own[slot][count:]])
+        # To half a step in each element of the rotation.
+        away = (opened(vector, layout) - expected).norm() / layout.grid.step
+        assert away <= math.sqrt(layout.noised_count) / 2 + 1e-3
+        assert vector[layout.noised_count :].tolist() == [100 + slot] * CHECK_COUNT
 
 
 SIX = ("rounds.cohort_size=6", "rounds.quorum=4", "rounds.cap=3")

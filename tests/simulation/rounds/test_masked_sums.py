@@ -16,6 +16,7 @@ from models.masked.layout import MaskedLayout, masked_layout
 from models.plan.plan import Plan
 from models.settings.weighing import AttentiveWeights, ExampleWeights
 from privacy.clipping.by_layer import clip_update
+from privacy.masking.grid import from_grid
 from privacy.noise.calibrated_settings import CentralNoise
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.settings import PrivacySettings
@@ -52,16 +53,13 @@ def closed_under_masks(
     aggregation: AggregationSettings = EQUAL,
     shares: Sequence[float] | None = None,
     order: Sequence[int] | None = None,
-    layouts: Sequence[MaskedLayout] | None = None,
 ) -> Closed:
-    """Close a round of such updates; ``layouts`` are those of devices that keep to another one."""
     privacy, layout = plan.privacy, masked_layout(plan)
     assert isinstance(privacy, MaskedNoise)
     totals = MaskedTotals(layout, privacy.groups)
     for slot in order or range(len(updates)):
         share = 1.0 if shares is None else shares[slot]
-        own = layout if layouts is None else layouts[slot]
-        vector = device_vector(own, updates[slot], privacy, slot, share)
+        vector = device_vector(layout, updates[slot], privacy, slot, share)
         totals.add(slot, vector.view(np.uint32))
     terms = closing(layout, privacy, aggregation, len(updates))
     return close_masked(torch.zeros(layout.schema.element_count), totals.unmasked(), layout, terms)
@@ -179,19 +177,24 @@ def test_a_device_that_adds_half_its_share_leaves_as_much_less_noise_as_that() -
     privacy = masked_noise(clipping_norm=CLIP)
     plan = masked_plan(privacy=privacy, hidden_size=40, cohort_size=2, quorum=2)
     layout = masked_layout(plan)
-    # The weights keep their noise, so that the divisor is the same.
     stingy = dataclasses.replace(
         layout, grid=dataclasses.replace(layout.grid, share_std=layout.grid.share_std / 2)
     )
-    zeros = [torch.zeros(layout.schema.element_count)] * 2
+    zeros = torch.zeros(layout.schema.element_count)
 
-    whole, less = (
-        closed_under_masks(plan, zeros, layouts=(layout, other)) for other in (layout, stingy)
-    )
+    def noise_of(*devices: MaskedLayout) -> float:
+        vectors = [
+            device_vector(own, zeros, privacy, slot)[: layout.noised_count]
+            for slot, own in enumerate(devices)
+        ]
+        total = np.stack(vectors).sum(axis=0, dtype=np.int64).astype(np.uint32)
+        sums = from_grid(total, layout.grid)
+        return float(sums[: layout.schema.element_count].std())
 
-    # Two shares against one and a quarter.
-    ratio = float(less.parameters.std() / whole.parameters.std())
-    assert ratio == pytest.approx(math.sqrt(1.25 / 2), rel=0.05)
+    # z S in clipping norms, and of its variance one half and an eighth; to five deviations of
+    # the estimate, which has 0.7 % of its own.
+    assert noise_of(layout, layout) == pytest.approx(math.sqrt(1.1), rel=0.04)
+    assert noise_of(layout, stingy) == pytest.approx(math.sqrt(1.1 * 0.625), rel=0.04)
 
 
 def test_a_group_with_too_few_is_not_summed() -> None:

@@ -95,11 +95,35 @@ def test_a_local_trial_leaves_the_deployments_noise_on_the_mean(
     assert trial["privacy"]["randomisation_magnitude"] / 3 == pytest.approx(promise.noise_std)
 
 
-@pytest.mark.parametrize("mode", ["central", "local", "ftrl"])
-def test_every_mode_makes_a_configuration_that_can_be_read(
+@pytest.mark.parametrize("mode", ["central", "ftrl"])
+def test_a_trial_of_sums_leaves_both_sums_the_relative_noise_of_the_deployments(
     mode: str, schema: Schema, tables: dict[str, Any]
 ) -> None:
-    candidate = make(mode=mode)
+    candidate = make(mode=mode, rule="attentive", attention_strength=1.0, noise_on="sums")
+    promise = promise_of(candidate, DEPLOYMENT, schema)
+
+    trial = trial_tables(tables, candidate, promise, cohort_at_hand=3, schema=schema)
+
+    # 500 people's sums with noise z are 3 people's with 3 / 500 of it, whatever they weigh.
+    assert trial["privacy"]["noise_multiplier"] == pytest.approx(2.0 * 3 / 500)
+    assert trial["privacy"]["noise_on"] == "sums"
+    # Empty places pull nothing to zero.
+    assert trial["aggregation"]["server_step_size"] == 0.5
+    assert promise.noise_std == pytest.approx(2.0 * 3.0 * math.sqrt(1.1) / 500, rel=1e-4)
+
+
+def test_noise_on_sums_is_no_matter_for_devices_noise(schema: Schema) -> None:
+    assert promise_of(make(mode="local", noise_on="sums"), DEPLOYMENT, schema) == promise_of(
+        make(mode="local"), DEPLOYMENT, schema
+    )
+
+
+@pytest.mark.parametrize("noise_on", ["mean", "sums"])
+@pytest.mark.parametrize("mode", ["central", "local", "ftrl"])
+def test_every_mode_makes_a_configuration_that_can_be_read(
+    mode: str, noise_on: str, schema: Schema, tables: dict[str, Any]
+) -> None:
+    candidate = make(mode=mode, noise_on=noise_on)
     promise = promise_of(candidate, DEPLOYMENT, schema)
     rounds = {"cap": 4, "participation_rate": 0.1, "quorum": 2, "deadline_s": 60.0}
 
