@@ -172,7 +172,7 @@ def _ptb(title: str, strengths: tuple[float, ...], minutes: float) -> Plan:
         at_hand=10,
         cohort=1_000,
         population_size=1_000_000,
-        rounds=20,
+        rounds=12,
         minutes=minutes,
     )
 
@@ -183,14 +183,14 @@ PLANS = {
     "masked-sms-strengths": _sms("no attention, and attention of 1", (0.0, 1.0), 20),
     "masked-ptb-strengths": _ptb("no attention", (0.0,), 10),
     "masked-cohort": Plan(
-        title="Penn Treebank, 100 of 1,000 clients a round and their own noise, biases alone",
+        title="Penn Treebank, 100 of 2,000 clients a round and their own noise, biases alone",
         preset="fedatt-ptb",
-        settings=(*_PTB, "data.client_count=1000", _BIASES),
+        settings=(*_PTB, "data.client_count=2000", _BIASES),
         strengths=(0.5,),
         clipping_norm=5.0,
         at_hand=100,
         cohort=100,
-        population_size=1_000,
+        population_size=2_000,
         rounds=12,
         minutes=10,
     ),
