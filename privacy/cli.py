@@ -89,14 +89,17 @@ def _epsilon(asked: Epsilon) -> None:
     Compute epsilon of one enrolled person over a whole run, evaluations by devices included, with
     two accountants, and refuse where they differ by more than max(0.02, 1 %). Ask about a
     federation's file, about a setting given by flags, or about a ledger. --json has epsilon,
-    epsilon_pld, epsilon_prv, rho and delta; null if one does not apply or has no bound.
+    epsilon_pld, epsilon_prv, rho and delta, all against readers of releases, and
+    coordinator_epsilon; null if one does not apply or has no bound.
     """
     if asked.ledger is not None:
         answer = budget_commands.epsilon_of_ledger(asked.ledger, asked)
     elif asked.plan is not None:
         answer = budget_commands.epsilon_of_plan(asked.plan, second_opinion=asked.second_opinion)
     elif asked.source == "ftrl":
-        answer = budget_commands.epsilon_of_trees(asked)
+        answer = budget_commands.epsilon_of_correlated(asked)
+    elif asked.source == "masked":
+        answer = budget_commands.epsilon_of_masked(asked)
     else:
         answer = budget_commands.epsilon_of_sampled(asked)
     _tell(answer, as_json=asked.json)
@@ -106,7 +109,7 @@ def _noise(asked: Noise) -> None:
     """Find the least noise for a target epsilon.
 
     Find the least noise multiplier that keeps a run within epsilon at delta; with --mode ftrl that
-    of each node of the tree.
+    of each node of the tree, with --mechanism blt that of each round, and the buffers to write.
     """
     _tell(budget_commands.noise_for(asked), as_json=asked.json)
 

@@ -287,7 +287,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("run", "round_number", "phase", "enrolled_clients", "connected_clients", "leased_clients", "committed_clients", "remaining_ms", "paused", "guarantee", "software_version", "personalisation", "growth", "shortage")
+    __slots__ = ("run", "round_number", "phase", "enrolled_clients", "connected_clients", "leased_clients", "committed_clients", "remaining_ms", "paused", "guarantee", "software_version", "personalisation", "growth", "shortage", "spent")
     RUN_FIELD_NUMBER: _ClassVar[int]
     ROUND_NUMBER_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -302,6 +302,7 @@ class StatusResponse(_message.Message):
     PERSONALISATION_FIELD_NUMBER: _ClassVar[int]
     GROWTH_FIELD_NUMBER: _ClassVar[int]
     SHORTAGE_FIELD_NUMBER: _ClassVar[int]
+    SPENT_FIELD_NUMBER: _ClassVar[int]
     run: str
     round_number: int
     phase: str
@@ -316,7 +317,8 @@ class StatusResponse(_message.Message):
     personalisation: str
     growth: str
     shortage: str
-    def __init__(self, run: _Optional[str] = ..., round_number: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled_clients: _Optional[int] = ..., connected_clients: _Optional[int] = ..., leased_clients: _Optional[int] = ..., committed_clients: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., paused: _Optional[bool] = ..., guarantee: _Optional[str] = ..., software_version: _Optional[str] = ..., personalisation: _Optional[str] = ..., growth: _Optional[str] = ..., shortage: _Optional[str] = ...) -> None: ...
+    spent: str
+    def __init__(self, run: _Optional[str] = ..., round_number: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled_clients: _Optional[int] = ..., connected_clients: _Optional[int] = ..., leased_clients: _Optional[int] = ..., committed_clients: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., paused: _Optional[bool] = ..., guarantee: _Optional[str] = ..., software_version: _Optional[str] = ..., personalisation: _Optional[str] = ..., growth: _Optional[str] = ..., shortage: _Optional[str] = ..., spent: _Optional[str] = ...) -> None: ...
 
 class ListRoundsRequest(_message.Message):
     __slots__ = ("first_round",)

@@ -5,6 +5,10 @@ chose. Each raises a ValueError with the name, the rule and what arrived.
 """
 
 import math
+from collections.abc import Sequence
+
+MOST_BUFFERS = 5
+"""Buffers of correlated noise; more of them lower its error by less than a thousandth."""
 
 
 def check_noise_multiplier(value: float | None, name: str = "noise_multiplier") -> float:
@@ -55,6 +59,30 @@ def check_count(value: int | None, name: str, least: int = 1) -> int:
     if value < least:
         raise ValueError(f"{name} must be >= {least}, got {value}")
     return value
+
+
+def check_buffers(decays: Sequence[float], scales: Sequence[float]) -> None:
+    """Check θ and ω of correlated noise, one of each a buffer (`privacy.accounting.toeplitz`).
+
+    Raises:
+        ValueError: If there are none, more than ``MOST_BUFFERS`` or not as many scales as decays;
+            if a decay is not in (0, 1) or a scale not above 0; or if the scales sum to more than 1,
+            which would void the account.
+    """
+    if not 1 <= len(decays) <= MOST_BUFFERS:
+        raise ValueError(f"buffer_decays must be 1 to {MOST_BUFFERS} numbers, got {len(decays)}")
+    if len(scales) != len(decays):
+        raise ValueError(
+            f"buffer_scales must be as many as buffer_decays, {len(decays)}, got {len(scales)}"
+        )
+    for decay in decays:
+        if not 0 < decay < 1:
+            raise ValueError(f"buffer_decays must lie in (0, 1), got {decay}")
+    for scale in scales:
+        if not 0 < scale < math.inf:
+            raise ValueError(f"buffer_scales must be > 0 and finite, got {scale}")
+    if sum(scales) > 1:
+        raise ValueError(f"buffer_scales must sum to at most 1, got {sum(scales)}")
 
 
 def _positive(value: float | None, name: str, reason: str) -> float:

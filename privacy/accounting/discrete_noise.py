@@ -31,6 +31,8 @@ import math
 
 LEAST_SHARE_STD = 5.0
 SMOOTHING = 2.0
+LOSS_BESIDE = 1e-9
+"""What all sums of a run add to ε beside Gaussians: 2 T times 2^20 of them is below 10^-17."""
 
 # Beyond it terms hardly fall, so that one stands for all of the rest.
 _TERMS = 64

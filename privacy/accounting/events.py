@@ -8,6 +8,10 @@ References:
         arXiv:1905.03871 (Theorem 1: how the noise is split between the sum and the count).
     Kairouz et al., "Practical and Private (Deep) Learning without Sampling or Shuffling",
         ICML 2021, arXiv:2103.00039 (tree aggregation).
+    Kairouz, Liu, Steinke, "The Distributed Discrete Gaussian Mechanism for Federated Learning with
+        Secure Aggregation", ICML 2021, arXiv:2102.06387 (noise from the devices).
+    McMahan, Xu, Zhang, "A Hassle-free Algorithm for Private Learning in Practice: Don't Use Tree
+        Aggregation, Use BLTs", EMNLP 2024, arXiv:2408.08868 (buffered noise).
 """
 
 from typing import Literal
@@ -15,6 +19,7 @@ from typing import Literal
 import msgspec
 
 from privacy.accounting.checked_values import (
+    check_buffers,
     check_count,
     check_noise_multiplier,
     check_sampling_rate,
@@ -116,6 +121,33 @@ class TreeRelease(_Event, frozen=True, kw_only=True, tag="tree"):
         check_count(self.tree_number, "tree_number", least=0)
 
 
+class BufferedRelease(_Event, frozen=True, kw_only=True, tag="blt"):
+    """One round's aggregate, with noise that is correlated over rounds through buffers.
+
+    Attributes:
+        noise_multiplier: z of each round's own draw: noise standard deviation over the L2
+            sensitivity of one round's aggregate under ``adjacency``.
+        adjacency: Neighbouring relation for which the sensitivity holds.
+        min_separation: As in ``TreeRelease``.
+        max_participation: As in ``TreeRelease``.
+        buffer_decays: θ of every buffer, in (0, 1); the matrix C of `privacy.accounting.toeplitz`.
+        buffer_scales: ω of every buffer, above 0; at most 1 together.
+    """
+
+    noise_multiplier: float
+    adjacency: Adjacency
+    min_separation: int
+    max_participation: int
+    buffer_decays: tuple[float, ...]
+    buffer_scales: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_noise_multiplier(self.noise_multiplier)
+        check_count(self.min_separation, "min_separation")
+        check_count(self.max_participation, "max_participation")
+        check_buffers(self.buffer_decays, self.buffer_scales)
+
+
 class LocalRelease(_Event, frozen=True, kw_only=True, tag="local"):
     """One attempt at a round in which each device noises its own update before sending it.
 
@@ -133,6 +165,44 @@ class LocalRelease(_Event, frozen=True, kw_only=True, tag="local"):
         check_noise_multiplier(self.noise_multiplier)
 
 
+class _MaskedEvent(_Event, frozen=True, kw_only=True):
+    """Noised sums under masks, one for each group of a cohort.
+
+    A person is in one sum of an attempt. Nothing is amplified: the coordinator knows who took part.
+
+    Attributes:
+        noise_multiplier: z of everything in one sum, as one vector: standard deviation of the
+            honest contributors' noise over the L2 sensitivity under ``adjacency``, as the grid
+            enlarges it.
+        adjacency: Neighbouring relation for which the sensitivity holds.
+        honest_contributors: Contributors of each sum of whom it is believed that they add their
+            share: those whose noise is z. What the shares cost for being discrete is in
+            `privacy.accounting.discrete_noise`.
+    """
+
+    noise_multiplier: float
+    adjacency: Adjacency
+    honest_contributors: int
+
+    def __post_init__(self) -> None:
+        check_noise_multiplier(self.noise_multiplier)
+        check_count(self.honest_contributors, "honest_contributors")
+
+
+class MaskedAttempt(_MaskedEvent, frozen=True, kw_only=True, tag="masked-attempt"):
+    """One attempt at a round, whose sums the coordinator may unmask, whatever comes of it.
+
+    It counts against the coordinator alone: readers get nothing but a release.
+    """
+
+
+class MaskedRelease(_MaskedEvent, frozen=True, kw_only=True, tag="masked"):
+    """One round's model, made from the sums of the attempt that closed it.
+
+    It counts against readers alone: the coordinator has paid for the sums with the attempt.
+    """
+
+
 class EvaluationRelease(_GaussianEvent, frozen=True, kw_only=True, tag="evaluation"):
     """Counts measured on held-out devices."""
 
@@ -148,7 +218,16 @@ class UnprotectedRelease(_Event, frozen=True, kw_only=True, tag="unprotected"):
     mode: Literal["none", "paper", "paper-server"]
 
 
-PrivacyEvent = GaussianRelease | TreeRelease | LocalRelease | EvaluationRelease | UnprotectedRelease
+PrivacyEvent = (
+    GaussianRelease
+    | TreeRelease
+    | BufferedRelease
+    | LocalRelease
+    | MaskedAttempt
+    | MaskedRelease
+    | EvaluationRelease
+    | UnprotectedRelease
+)
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
 _DECODER: msgspec.json.Decoder[PrivacyEvent] = msgspec.json.Decoder(PrivacyEvent, strict=True)

@@ -24,7 +24,9 @@ _MOST_POINTS = 4e6
 
 
 def epsilon_by_pld(total: Tally, delta: float, *, coarseness: float = 1.0) -> float:
-    """Return ε at δ in (0, 1) of all Gaussian releases in a tally, never too small; no trees.
+    """Return ε at δ in (0, 1) of all Gaussian releases in a tally, never too small;
+    correlated noise is left out.
+
 
     ``coarseness`` is how many times wider than usual the grid is: faster, and ε larger by little.
     """

@@ -72,6 +72,18 @@ def tree_rho(
     return squared / (2 * noise_multiplier**2)
 
 
+def tree_prefix_variances(tree_leaves: Sequence[int]) -> list[int]:
+    """Return the variance of the noise in each model, in z² of a node: the subtrees that cover it.
+
+    A restart leaves the noise of the trees before in the model.
+    """
+    before, variances = 0, []
+    for leaves in tree_leaves:
+        variances += [before + leaf.bit_count() for leaf in range(1, leaves + 1)]
+        before = variances[-1]
+    return variances
+
+
 def epsilon_of_rho(rho: float, delta: float) -> float:
     """Return the least ε that ρ-zCDP gives at δ (Canonne et al., Proposition 12).
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-Figure = str | float | int | bool | None
+Figure = str | float | int | bool | list[float] | None
 
 
 class Answer(NamedTuple):

@@ -5,11 +5,20 @@ accountants AccountantsDisagreeError if they differ.
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
-from privacy.accounting.accountant import PrivacyReport, report_of_tally
+import msgspec
+
+from privacy.accounting.accountant import (
+    PrivacyReport,
+    Reports,
+    report_of_tally,
+    reports,
+    reports_of_tallies,
+)
 from privacy.accounting.budget import PrivacyBudget
-from privacy.accounting.calibration import noise_multiplier_for, tree_noise_multiplier_for
+from privacy.accounting.calibration import masked_noise_multiplier_for, noise_multiplier_for
 from privacy.accounting.checked_values import (
     check_count,
     check_delta,
@@ -17,7 +26,7 @@ from privacy.accounting.checked_values import (
     check_noise_multiplier,
     check_sampling_rate,
 )
-from privacy.accounting.events import GaussianRelease, SecretCoinFlips, TreeRelease
+from privacy.accounting.events import GaussianRelease, PrivacyEvent, SecretCoinFlips
 from privacy.accounting.ledger_chain import (
     LedgerOfAnotherRunError,
     check_end,
@@ -25,11 +34,13 @@ from privacy.accounting.ledger_chain import (
     verify_chain,
 )
 from privacy.accounting.ledger_file import read_ledger
+from privacy.accounting.onlookers import AGAINST, NOT_AGAINST_COORDINATOR, is_hidden
 from privacy.accounting.slot_overflow import slot_count_for
-from privacy.accounting.tally import Tally, gaussian_tally, tally
+from privacy.accounting.tally import Tally, gaussian_tally, masked_tally
 from privacy.clipping.sensitivity import attentive_sensitivity, mean_sensitivity
 from privacy.commands.answer import Answer, Figure, in_words
-from privacy.commands.budget_flags import BudgetRun, Epsilon, Noise, Sensitivity
+from privacy.commands.budget_flags import Epsilon, Noise, Sensitivity
+from privacy.commands.correlated_noise import least_noise, tally_of_flags
 from privacy.commands.federation_file import FederationTables, read_tables, tally_of_run
 
 CHEAP_ATTENTION = 0.5
@@ -66,32 +77,39 @@ def epsilon_of_sampled(asked: Epsilon) -> Answer:
     return answer
 
 
-def epsilon_of_trees(asked: Epsilon) -> Answer:
-    """Answer what rounds of tree noise cost, whoever takes part when."""
-    total = Tally()
-    leaf_counts = _tree_leaves(asked)
-    for number, leaves in enumerate(leaf_counts):
-        leaf = TreeRelease(
-            noise_multiplier=check_noise_multiplier(asked.noise_multiplier),
-            adjacency="zero-out",
-            min_separation=check_count(asked.min_separation, "min_separation"),
-            max_participation=check_count(asked.max_participation, "max_participation"),
-            tree_number=number,
-        )
-        total = total.plus(leaf, leaves)
-    return _answer(report_of_tally(total, check_delta(asked.delta)), sum(leaf_counts))
+def epsilon_of_correlated(asked: Epsilon) -> Answer:
+    """Answer what rounds of correlated noise cost, whoever takes part when."""
+    total, rounds = tally_of_flags(asked), check_count(asked.rounds, "rounds")
+    return _answer(report_of_tally(total, check_delta(asked.delta)), rounds)
+
+
+def epsilon_of_masked(asked: Epsilon) -> Answer:
+    """Answer what rounds under masks cost readers, and as many attempts the coordinator."""
+    rounds = check_count(asked.rounds, "rounds")
+    total = masked_tally(check_noise_multiplier(asked.noise_multiplier), rounds)
+    delta = check_delta(asked.delta)
+    found = report_of_tally(total, delta, second_opinion=asked.second_opinion)
+    same = msgspec.structs.replace(found, onlooker="coordinator")
+    return _told_to_both(_answer(found, rounds), Reports(found, same))
 
 
 def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
     """Answer what a federation's whole run would cost; ValueError if it promises nothing."""
     tables = read_tables(path)
-    budget = _promised(path, tables)
-    total, most = tally_of_run(tables), budget.epsilon_budget
-    found = report_of_tally(total, budget.delta, second_opinion=second_opinion)
-    answer = _answer(found, tables.rounds.cap, evaluations=tables.evaluation_count())
-    answer.figures["epsilon_budget"] = most
-    fits = "within" if found.epsilon <= most else "above"
-    answer.lines.append(f"{fits} epsilon_budget {most:g} of the plan")
+    delta = _promised(path, tables).delta
+    found = reports_of_tallies(
+        tally_of_run(tables),
+        tally_of_run(tables, onlooker="coordinator"),
+        delta,
+        second_opinion=second_opinion,
+    )
+    answer = _answer(found.readers, tables.rounds.cap, evaluations=tables.evaluation_count())
+    _told_to_both(answer, found)
+    for budget, spent in zip(tables.budgets, found, strict=False):
+        most, name = budget.epsilon_budget, budget.name
+        answer.figures[name] = most
+        fits = "within" if spent.epsilon <= most else "above"
+        answer.lines.append(f"{fits} {name} {most:g} of the plan")
     return answer
 
 
@@ -113,8 +131,8 @@ def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
         )
     events = verify_chain(file.entries, run=file.run, head=asked.head)
     check_end(file.entries, file.noted)
-    found = report_of_tally(tally(events), check_delta(delta), second_opinion=asked.second_opinion)
-    answer = _answer(found, len(events))
+    found = reports(events, check_delta(delta), second_opinion=asked.second_opinion)
+    answer = _told_to_both(_answer(found.readers, _released(events)), found)
     newest = head_of(file.entries, file.run).hex()
     set_back = sum(entry.clock_set_back_ms > 0 for entry in file.entries)
     answer.figures.update(run=file.run, head=newest, clock_set_back_count=set_back)
@@ -125,44 +143,38 @@ def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
 
 
 def noise_for(asked: Noise) -> Answer:
-    """Answer the least noise multiplier, with trees each node's, that keeps a run within ε."""
+    """Answer the least noise multiplier, of each draw, that keeps a run within ε."""
     epsilon = check_epsilon(asked.target_epsilon, "target_epsilon")
     delta, rounds = check_delta(asked.delta), check_count(asked.rounds, "rounds")
-    draw: dict[str, Figure]
-    # A tree counts how often one person takes part; sampling counts all alike.
+    noised = "the sums" if asked.mode == "masked" else "the aggregate"
     if asked.mode == "ftrl":
-        separation = check_count(asked.min_separation, "min_separation")
-        most = check_count(asked.max_participation, "max_participation")
-        z = tree_noise_multiplier_for(
-            epsilon,
-            delta,
-            _tree_leaves(asked),
-            min_separation=separation,
-            max_participation=most,
+        # It counts how often one person takes part; sampling counts all alike.
+        z, draw = least_noise(asked, epsilon, delta)
+        words = (
+            f", one person in at most {asked.max_participation} of them and at least "
+            f"{asked.min_separation} apart,"
         )
-        draw = {
-            "min_separation": separation,
-            "max_participation": most,
-            "restart_rounds": asked.restart_rounds,
-        }
-        words = f", one person in at most {most} of them and at least {separation} apart,"
-        of_nodes = " of each node"
+        each = " of each round's draw" if asked.mechanism == "blt" else " of each node"
+    elif asked.mode == "masked":
+        z, draw = masked_noise_multiplier_for(epsilon, delta, rounds), Answer({}, [])
+        words, each = f" (attempts, {AGAINST['coordinator']})", " of all honest shares"
     else:
         q = check_sampling_rate(asked.sampling_rate)
-        z = noise_multiplier_for(epsilon, delta, rounds, q)
-        draw, words, of_nodes = {"sampling_rate": q}, f" at sampling rate {q:g}", ""
+        z, draw = noise_multiplier_for(epsilon, delta, rounds, q), Answer({"sampling_rate": q}, [])
+        words, each = f" at sampling rate {q:g}", ""
     return Answer(
         figures={
             "noise_multiplier": z,
             "target_epsilon": epsilon,
             "delta": delta,
             "rounds": rounds,
-            **draw,
+            **draw.figures,
         },
         lines=[
             f"noise multiplier {z:g} keeps {in_words(rounds, 'round')}{words} within epsilon "
             f"{epsilon:g} at delta {delta:g}",
-            f"noise standard deviation{of_nodes} = noise multiplier x sensitivity of the aggregate",
+            f"noise standard deviation{each} = noise multiplier x sensitivity of {noised}",
+            *draw.lines,
         ],
     )
 
@@ -217,14 +229,6 @@ def price_line(attention_strength: float, price: float) -> str:
     )
 
 
-def _tree_leaves(run: BudgetRun) -> list[int]:
-    """Return the rounds of each tree in the order of time."""
-    length = rounds = check_count(run.rounds, "rounds")
-    if run.restart_rounds is not None:
-        length = check_count(run.restart_rounds, "restart_rounds")
-    return [min(length, rounds - first) for first in range(0, rounds, length)]
-
-
 def _answer(found: PrivacyReport, rounds: int, *, evaluations: int = 0) -> Answer:
     bounded = math.isfinite(found.epsilon)
     figures: dict[str, Figure] = {
@@ -245,9 +249,25 @@ def _answer(found: PrivacyReport, rounds: int, *, evaluations: int = 0) -> Answe
     return Answer(figures, [f"{spent} over {over}{counted}", _basis(found)])
 
 
+def _told_to_both(answer: Answer, found: Reports) -> Answer:
+    """Add the coordinator's figure to an answer of the readers'; null where nothing is promised."""
+    epsilon = found.coordinator.epsilon
+    bounded = math.isfinite(epsilon)
+    answer.figures["coordinator_epsilon"] = epsilon if bounded else None
+    if bounded:
+        answer.lines.append(f"that is {AGAINST['readers']}; {AGAINST['coordinator']} {epsilon:.4g}")
+    elif math.isfinite(found.readers.epsilon):
+        answer.lines.append(f"that is {AGAINST['readers']}; {NOT_AGAINST_COORDINATOR}")
+    return answer
+
+
+def _released(events: Sequence[PrivacyEvent]) -> int:
+    return sum(not is_hidden(event, "readers") for event in events)
+
+
 def _basis(found: PrivacyReport) -> str:
     if found.epsilon_pld is None:
-        return f"rho {found.rho:.4g} of zero-concentrated differential privacy, trees of noise"
+        return f"rho {found.rho:.4g} of zero-concentrated differential privacy, correlated noise"
     if found.epsilon_prv is None:
         return "PLD alone: above 100 no second opinion is asked for, and nobody is protected"
     return f"PLD {found.epsilon_pld:.4f}, second opinion PRV {found.epsilon_prv:.4f}"

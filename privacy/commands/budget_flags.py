@@ -9,22 +9,24 @@ from typing import Annotated, Literal
 from privacy.clipping.sensitivity import Adjacency
 from privacy.foundation.flags import Flag, Printed
 
-Mode = Literal["ftrl", "central"]
+Mode = Literal["ftrl", "central", "masked"]
 Source = Mode | Literal["ledger", "plan"]
 
 _RUN = frozenset({"mode", "rounds", "delta"})
-_TREES = _RUN | {"min_separation", "max_participation", "restart_rounds"}
+_TREES = _RUN | {"min_separation", "max_participation", "restart_rounds", "mechanism"}
 _ALLOWED: dict[Source, frozenset[str]] = {
     "ledger": frozenset({"ledger", "plan", "delta", "run", "head"}),
     "plan": frozenset({"plan"}),
     "ftrl": _TREES | {"noise_multiplier"},
     "central": _RUN | {"noise_multiplier", "sampling_rate", "population"},
+    "masked": _RUN | {"noise_multiplier"},
 }
 _IN_WORDS: dict[Source, str] = {
     "ledger": "a ledger, which says itself what was released",
     "plan": "a plan, which says so itself",
-    "ftrl": "trees, which assume nothing about who takes part when",
+    "ftrl": "correlated noise, which assumes nothing about who takes part when",
     "central": "cohorts drawn by coins",
+    "masked": "sums under masks, whose contributors the coordinator knows",
 }
 _OTHERS = frozenset({"json", "second_opinion"})
 
@@ -41,22 +43,27 @@ class BudgetRun(Printed, frozen=True, kw_only=True):
         min_separation: Ftrl: least distance of two rounds of one person, in rounds; 1 is every
             round.
         max_participation: Ftrl: most rounds of one person.
-        restart_rounds: Ftrl: rounds of one tree (default: all).
+        restart_rounds: Ftrl with trees: rounds of one tree (default: all).
+        mechanism: Ftrl: tree, or blt, buffers chosen for these rounds and limits (default: tree, as
+            in a file that names none).
     """
 
-    mode: Literal["central", "ftrl"] | None = None
+    mode: Mode | None = None
     rounds: Annotated[int | None, Flag("T")] = None
     sampling_rate: Annotated[float | None, Flag("Q")] = None
     delta: Annotated[float | None, Flag("D")] = None
     min_separation: Annotated[int | None, Flag("ROUNDS")] = None
     max_participation: Annotated[int | None, Flag("ROUNDS")] = None
     restart_rounds: Annotated[int | None, Flag("ROUNDS")] = None
+    mechanism: Literal["tree", "blt"] | None = None
 
     def _check_effect(self, source: Source, allowed: frozenset[str]) -> None:
         given = {name for name in self.__struct_fields__ if getattr(self, name) is not None}
         for name in sorted(given - _OTHERS - allowed):
             flag = "PLAN" if name == "plan" else "--" + name.replace("_", "-")
             raise ValueError(f"{flag} has no effect for {_IN_WORDS[source]}")
+        if self.mechanism == "blt" and self.restart_rounds is not None:
+            raise ValueError("--restart-rounds has no effect for buffers, only for trees")
 
 
 class Epsilon(BudgetRun, frozen=True, kw_only=True):

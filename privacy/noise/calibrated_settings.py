@@ -8,14 +8,17 @@ References:
     McMahan et al., "Learning Differentially Private Recurrent Language Models", ICLR 2018,
         arXiv:1710.06963 (``central``).
     Kairouz et al., "Practical and Private (Deep) Learning without Sampling or Shuffling",
-        ICML 2021, arXiv:2103.00039 (``ftrl``).
+        ICML 2021, arXiv:2103.00039 (``ftrl``, ``tree``).
+    McMahan, Xu, Zhang, "A Hassle-free Algorithm for Private Learning in Practice: Don't Use Tree
+        Aggregation, Use BLTs", EMNLP 2024, arXiv:2408.08868 (``ftrl``, ``blt``).
 """
 
 from typing import ClassVar, Literal
 
-import msgspec
+from msgspec import UNSET, UnsetType
 
 from privacy.accounting.checked_values import (
+    check_buffers,
     check_count,
     check_delta,
     check_epsilon,
@@ -30,7 +33,7 @@ NEIGHBOURS = {
 }
 """The neighbouring relations at a fixed number of slots, in words."""
 
-NoiseOn = Literal["mean", "sums"] | msgspec.UnsetType
+NoiseOn = Literal["mean", "sums"] | UnsetType
 """What is noised. Unset is ``mean`` and is left out when written, so that older ends read it."""
 
 _ON_SUMS = " of the sums of updates and of weights, which are divided after it"
@@ -104,7 +107,7 @@ class CentralNoise(Calibrated, frozen=True, kw_only=True, tag="central"):
     """
 
     adjacency: Literal["zero-out", "replace-one"]
-    noise_on: NoiseOn = msgspec.UNSET
+    noise_on: NoiseOn = UNSET
     adaptive_clipping: AdaptiveClipping | None = None
 
     def __post_init__(self) -> None:
@@ -140,24 +143,34 @@ class CentralNoise(Calibrated, frozen=True, kw_only=True, tag="central"):
 
 
 class TreeNoise(Calibrated, frozen=True, kw_only=True, tag="ftrl"):
-    """The coordinator's noise on prefix sums along a binary tree; no sampling is assumed.
+    """The coordinator's noise on prefix sums, correlated over rounds; no sampling is assumed.
 
     Attributes:
         adjacency: As in ``CentralNoise``.
         min_separation: Least distance in rounds of two participations of one person; 1 is every
             round.
         max_participation: Most rounds in which one person takes part, enrolling again included.
-        restart_rounds: Rounds after which a new tree begins; absent is one tree for the run. A
-            restart costs privacy and keeps the noise of late rounds small.
         noise_on: As in ``CentralNoise``. It stays as it is for a whole run: a later round takes
             out noise that an earlier one put in.
+        restart_rounds: For ``tree``, rounds after which a new tree begins; absent is one tree for
+            the run. A restart costs privacy and keeps the noise of late rounds small.
+        mechanism: ``tree`` draws noise along a binary tree. ``blt`` (buffered linear Toeplitz)
+            leaves less in the model and holds 8 bytes a parameter and buffer. Absent is ``tree``,
+            and stays out of what is encoded: plans and digests of before keep their bytes.
+        buffer_decays: For ``blt``, θ of every buffer, in (0, 1), as ``sotto-privacy noise`` prints
+            them for a plan's rounds and limits. They stand in the file, since a later release of a
+            library could find others in mid-run.
+        buffer_scales: For ``blt``, ω of every buffer, above 0; at most 1 together.
     """
 
     adjacency: Literal["zero-out", "replace-one"]
-    noise_on: NoiseOn = msgspec.UNSET
+    noise_on: NoiseOn = UNSET
     min_separation: int
     max_participation: int
     restart_rounds: int | None = None
+    mechanism: Literal["tree", "blt"] | UnsetType = UNSET
+    buffer_decays: tuple[float, ...] | UnsetType = UNSET
+    buffer_scales: tuple[float, ...] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -165,6 +178,37 @@ class TreeNoise(Calibrated, frozen=True, kw_only=True, tag="ftrl"):
         check_count(self.max_participation, "max_participation")
         if self.restart_rounds is not None:
             check_count(self.restart_rounds, "restart_rounds")
+        if self.mechanism == "blt":
+            self._check_buffers()
+        elif (self.buffer_decays, self.buffer_scales) != (UNSET, UNSET):
+            raise ValueError('buffer_decays and buffer_scales belong to mechanism = "blt"')
+
+    def _check_buffers(self) -> None:
+        if self.restart_rounds is not None:
+            raise ValueError(
+                'restart_rounds belongs to mechanism = "tree"; with "blt" leave it out: its noise '
+                "is made for the rounds of the whole run"
+            )
+        if self.buffers is None:
+            raise ValueError(
+                'mechanism = "blt" needs buffer_decays and buffer_scales; `sotto-privacy noise '
+                "--mode ftrl --mechanism blt` prints them"
+            )
+        check_buffers(*self.buffers)
+
+    @property
+    def buffers(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Return decays and scales of the noise's buffers; None for a tree."""
+        if isinstance(self.buffer_decays, UnsetType) or isinstance(self.buffer_scales, UnsetType):
+            return None
+        return self.buffer_decays, self.buffer_scales
+
+    @property
+    def noise_in_words(self) -> str:
+        """Return what the noise is drawn along, such as ``tree noise``."""
+        if self.buffers is None:
+            return "tree noise"
+        return f"noise through {len(self.buffers[0])} buffers"
 
     @property
     def guarantee(self) -> str:
@@ -172,8 +216,9 @@ class TreeNoise(Calibrated, frozen=True, kw_only=True, tag="ftrl"):
         summed = _ON_SUMS if self.noise_on == "sums" else ""
         return (
             f"ftrl: {self._budget}, from readers of the released models; "
-            f"{NEIGHBOURS[self.adjacency]}; tree noise of {self.noise_multiplier:g} times the "
-            f"sensitivity{summed}; one person takes part at most {self.max_participation} times, "
+            f"{NEIGHBOURS[self.adjacency]}; {self.noise_in_words} of {self.noise_multiplier:g} "
+            f"times the sensitivity{summed}; one person takes part at most "
+            f"{self.max_participation} times, "
             f"at least {self.min_separation} rounds apart; the coordinator itself sees clipped "
             "updates while a round closes"
         )

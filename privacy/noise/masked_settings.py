@@ -73,7 +73,8 @@ class MaskedNoise(Calibrated, frozen=True, kw_only=True, tag="masked"):
 
     def honest_contributors(self, quorum: int) -> int:
         """Return how many of a sum's contributors are believed to add their noise, at least 1."""
-        return max(1, math.ceil(self.honest_share * self.least_contributors(quorum)))
+        # Rounded first: 0.07 * 100 is 7.000000000000001, and that is not eight devices.
+        return max(1, math.ceil(round(self.honest_share * self.least_contributors(quorum), 9)))
 
     @property
     def guarantee(self) -> str:

@@ -6,6 +6,7 @@ one line here.
 
 from typing import assert_never
 
+from privacy.noise.blt import BufferedGaussian
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.gaussian import CentralGaussian, LocalGaussian
 from privacy.noise.masked import MaskedShares
@@ -30,7 +31,9 @@ def noise_mode(settings: PrivacySettings) -> NoiseMode:
         case CentralNoise():
             return CentralGaussian(settings)
         case TreeNoise():
-            return TreeGaussian(settings)
+            return (
+                TreeGaussian(settings) if settings.buffers is None else BufferedGaussian(settings)
+            )
         case MaskedNoise():
             return MaskedShares(settings)
         case _:

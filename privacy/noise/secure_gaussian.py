@@ -28,7 +28,7 @@ References:
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -109,17 +109,45 @@ def add_gaussian(values: Tensor, calibration: Calibration, draws: Sequence[Draw]
     ValueError if a key has not ``KEY_BYTES`` bytes.
     """
     for draw in draws:
-        if len(draw.key) != KEY_BYTES:
-            raise ValueError(f"a noise key must have {KEY_BYTES} bytes, got {len(draw.key)}")
+        _check_key(draw.key)
     blocks = torch.split(values, _BLOCK)
-    if len(blocks) == 1:
-        _work(blocks, range(1), calibration, draws)
-        return values
-    with ThreadPoolExecutor(_THREADS) as threads:
-        shares = [range(first, len(blocks), _THREADS) for first in range(_THREADS)]
-        for _ in threads.map(lambda share: _work(blocks, share, calibration, draws), shares):
-            pass
+    _on_threads(len(blocks), lambda share: _work(blocks, share, calibration, draws))
     return values
+
+
+def each_block(
+    element_count: int, std: float, key: bytes, use: Callable[[slice, Tensor], None]
+) -> None:
+    """Draw N(0, std²) for a whole vector, on no grid, and hand it out in blocks, on two threads.
+
+    ``use`` gets where a block lies and its normals, float64, which it may change and which are
+    valid until it returns. ValueError if the key has not ``KEY_BYTES`` bytes.
+    """
+    _check_key(key)
+
+    def work(share: Iterable[int]) -> None:
+        memory = _Memory()
+        for index in share:
+            where = slice(index * _BLOCK, min((index + 1) * _BLOCK, element_count))
+            use(where, memory.normals(key, index, std)[: where.stop - where.start])
+
+    _on_threads(-(-element_count // _BLOCK), work)
+
+
+def _check_key(key: bytes) -> None:
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"a noise key must have {KEY_BYTES} bytes, got {len(key)}")
+
+
+def _on_threads(block_count: int, work: Callable[[Iterable[int]], None]) -> None:
+    """Share blocks out among threads by their index; one block needs none."""
+    if block_count == 1:
+        work(range(1))
+        return
+    with ThreadPoolExecutor(_THREADS) as threads:
+        shares = [range(first, block_count, _THREADS) for first in range(_THREADS)]
+        for _ in threads.map(work, shares):
+            pass
 
 
 def _work(

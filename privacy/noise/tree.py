@@ -1,4 +1,4 @@
-"""Mode ``ftrl``: the noise of released prefix sums comes from a binary tree.
+"""Mode ``ftrl``, mechanism ``tree``: the noise of released prefix sums comes from a binary tree.
 
 The sum of the first t aggregates gets the noise of the complete subtrees that cover rounds 1 to t:
 at most log2 t + 1 draws, however many rounds. A round's model already holds the noise of the
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from privacy.accounting.events import Adjacency
+from privacy.noise.buffers import NoiseBuffers
 from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.mode import CalibratedRound, NoiseMode
 from privacy.noise.secure_gaussian import KEY_BYTES, Draw, add_gaussian, calibrate
@@ -36,6 +37,8 @@ class DerivedKeys:
         if len(secret) != KEY_BYTES:
             raise ValueError(f"a noise key must have {KEY_BYTES} bytes, got {len(secret)}")
         self._secret = secret
+        # Kept from round to round; it follows from the keys alone.
+        self.buffers: NoiseBuffers | None = None
 
     def draw(self, label: str, /) -> bytes:
         """Return HMAC-SHA256 of the label under the secret."""

@@ -50,7 +50,8 @@ class Closed:
 
     Attributes:
         parameters: The next released parameters, flat float32, shape ``(elements,)``.
-        clipped_count: Clients whose update the server had to clip: no honest one.
+        clipped_count: Clients whose update the server had to clip: no honest one. None under masks,
+            where nobody can see it.
         aggregation_weights: None if the noise mode guarantees privacy (weights are functions of
             private updates) or the rule has no weights.
         next_clipping_norm: C of the next round in parameter units, if it follows the clients'.
@@ -62,7 +63,7 @@ class Closed:
 
     parameters: Tensor
     contribution_count: int
-    clipped_count: int
+    clipped_count: int | None
     aggregation_weights: AggregationWeights | None
     next_clipping_norm: float | None = None
     screened: Mapping[str, int] = field(default_factory=dict)
@@ -301,7 +302,7 @@ def _check_roles(schema: Schema, privacy: PrivacySettings) -> None:
         raise ValueError("schema must hold no personal tensor: those never leave a device")
     if isinstance(privacy, TreeNoise) and schema.with_roles(Role.GENERATED).tensors:
         raise ValueError(
-            "a tree of noise covers sums of the shared tensors only, and the schema has generated "
+            "mode ftrl noises sums of the shared tensors only, and the schema has generated "
             'ones; set privacy.mode = "central"'
         )
 

@@ -67,7 +67,7 @@ def close_masked(
         next_parameters(parameters, _between(updates, parameters, closing), closing),
         sum(group.contributor_count for group in groups),
         # Nobody can see whether an update broke its clip.
-        0,
+        None,
         None,
         _next_norm(privacy, excess, closing.slot_count),
     )

@@ -123,8 +123,8 @@ def _schemas_of_stages(config: FederationSettings) -> Iterator[Schema]:
     check_growth(config.model, growth)
     if isinstance(config.privacy, TreeNoise):
         raise ValueError(
-            'growth must be absent with privacy.mode = "ftrl": a tree sums noise of one '
-            'dimension from its first round on; set privacy.mode = "central"'
+            'growth must be absent with privacy.mode = "ftrl": its noise is of one '
+            'dimension from the first round on; set privacy.mode = "central"'
         )
     if config.privacy.layer_ratios:
         raise ValueError(

@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
+from privacy.accounting.onlookers import Epsilons
 from privacy.noise.limited_counts import LimitedSum
 from protos import federation_pb2 as pb
 from server.coordinating.desk import DeviceDesk
@@ -58,6 +59,7 @@ class Coordinator:
         self._switch = switch
         self._changed = desk.changed
         self._told_short: int | None = None
+        self._spent: Epsilons | None = None
 
     # What the operator does.
 
@@ -116,6 +118,7 @@ class Coordinator:
             personalisation=self._shelf.travel,
             growth=self._shelf.growth,
             shortage=shortage or "",
+            spent="" if self._spent is None else self._spent.told,
         )
 
     # The rounds.
@@ -176,7 +179,7 @@ class Coordinator:
             return False
         number = self._machine.round_number
         try:
-            await self._keeper.admit(number, self._machine.attempt)
+            self._spent = await self._keeper.admit(number, self._machine.attempt)
         except BudgetExceededError as error:
             _LOG.error("the run ends before round %s: %s", number, error)
             self._machine.finish()

@@ -12,6 +12,7 @@ from models.plan.plan import PlanKind
 from models.plan.release_record import Metric
 from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
+from privacy.accounting.onlookers import Epsilons
 from privacy.noise.limited_counts import LimitedSum
 from server.budget.noised_evaluations import NoisedEvaluations
 from server.budget.round_gate import RoundGate
@@ -112,7 +113,7 @@ class RoundKeeper:
         for line in await self._threads.run(lambda: self._gate.outlook(next_round, attempt)):
             _LOG.info("privacy: %s", line)
 
-    async def admit(self, round_number: int, attempt: int) -> float | None:
+    async def admit(self, round_number: int, attempt: int) -> Epsilons | None:
         """Return ε after this attempt and its round's evaluation; None where nothing is promised.
 
         Raises:
@@ -260,7 +261,7 @@ class RoundKeeper:
         self._failpoints.reach(Failpoint.CLOSING)
         try:
             # Asked again: settings may have changed since the round was opened.
-            epsilon = await self.admit(order.round_number, order.attempt)
+            spent = await self.admit(order.round_number, order.attempt)
         except BudgetExceededError as error:
             _LOG.error("round %s cannot be closed: %s", order.round_number, error)
             return False
@@ -280,7 +281,7 @@ class RoundKeeper:
             told = {} if self._gate.hides_refusals else refusals
             figures |= figures_of_updates(order, closed, told)
             figures["closing_s"] = time.monotonic() - started
-        figures |= figures_to_go_on(in_hand.plan, closed, epsilon)
+        figures |= figures_to_go_on(in_hand.plan, closed, spent)
         await self._shelf.release(
             closed.parameters,
             in_hand,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from models.plan.stages import describe_stage
 from models.settings.growth import growth_stage
-from privacy.accounting.accountant import PrivacyReport, report
+from privacy.accounting.accountant import Reports, reports
 from privacy.accounting.ledger_file import LedgerFile
 from privacy.identities.issuing_key import load_issuer
 from privacy.identities.party import Identity
@@ -204,8 +204,10 @@ class Federation:
             return clients
         return [dataclasses.replace(client, participation_count=None) for client in clients]
 
-    def ledger(self) -> tuple[LedgerFile, PrivacyReport | None]:
-        """Return the run's ledger, checked, and what it spent; None where nothing is promised.
+    def ledger(self) -> tuple[LedgerFile, Reports | None]:
+        """Return the run's ledger, checked, and what it spent against each onlooker.
+
+        None where nothing is promised.
 
         Raises:
             AccountantsDisagreeError: If two accountants differ by more than rounding.
@@ -216,7 +218,7 @@ class Federation:
         with self._store() as (store, run):
             events = ledger_events(store, run, published)
             entries = ledger_entries(store)
-        spent = None if budget is None else report(events, budget.delta)
+        spent = None if budget is None else reports(events, budget.delta)
         return LedgerFile(run=run, entries=entries), spent
 
     def _growth(self, round_number: int) -> str:

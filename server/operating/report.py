@@ -27,6 +27,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         growth: Stage and layers of a model that grows, else empty.
         shortage: Why the enrolled devices make no round, and the remedy; empty if they do, or when
             nobody serves.
+        spent: Epsilon against readers and against the coordinator after the newest attempt, in
+            words; empty before one, where nothing is promised, or when nobody serves.
         enrolled_clients: Devices that may be drawn.
         connected_clients: Devices whose stream is open.
         leased_clients: Connected devices that work on the round.
@@ -47,6 +49,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     personalisation: str
     growth: str
     shortage: str = ""
+    spent: str = ""
     enrolled_clients: int
     connected_clients: int = 0
     leased_clients: int = 0
@@ -75,6 +78,7 @@ def from_answer(
         personalisation=answer.personalisation,
         growth=answer.growth,
         shortage=answer.shortage,
+        spent=answer.spent,
         enrolled_clients=answer.enrolled_clients,
         connected_clients=answer.connected_clients,
         leased_clients=answer.leased_clients,
@@ -91,7 +95,7 @@ def print_status(report: StatusReport) -> None:
     """Print the report as a table, and the devices below it."""
     table = Table(show_header=False, box=None)
     for name, value in msgspec.structs.asdict(report).items():
-        if name != "clients" and (name not in ("growth", "shortage") or value):
+        if name != "clients" and (name not in ("growth", "shortage", "spent") or value):
             table.add_row(name.replace("_", " "), _text(value))
     console = Console()
     console.print(table)

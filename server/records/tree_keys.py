@@ -1,10 +1,11 @@
-"""Keep the secret that a run's tree of noise is drawn from, sealed in the store.
+"""Keep the secret that a run's correlated noise is drawn from, sealed in the store.
 
-It is drawn once, before the first round of mode ``ftrl``, so a restart draws every node as it was.
-Its sealing key is ``noise.secret`` in the coordinator's folder: a copy of the store alone takes no
-noise out of a model. Under other settings that decide a node's noise it does not open.
+It is drawn once, before the first round of mode ``ftrl``, so a restart draws every node of a tree,
+or every round of noise through buffers, as it was. Its sealing key is ``noise.secret`` in the
+coordinator's folder: a copy of the store alone takes no noise out of a model. Under other settings
+that decide the noise it does not open.
 
-A store set back to an earlier round would draw the same nodes again, on other sums. So backups
+A store set back to an earlier round would draw the same noise again, on other sums. So backups
 leave ``noise.secret`` out, and a new one is never drawn if the store holds a secret.
 """
 
@@ -34,7 +35,7 @@ def noise_keys_of(
     """Return the source of the keys of the coordinator's calibrated noise.
 
     Raises:
-        StoreError: If the tree's secret does not open: its key is gone, or settings changed.
+        StoreError: If the noise's secret does not open: its key is gone, or settings changed.
         OSError: If the key cannot be written.
     """
     if not isinstance(config.privacy, TreeNoise):
@@ -61,23 +62,26 @@ def _opened(folder: ServerFolder, sealed: bytes, use: bytes) -> bytes:
         return open_secret(sealed, folder.noise_secret.read_bytes(), use)
     except FileNotFoundError:
         raise StoreError(
-            f"{folder.noise_secret} is missing, and with it the tree's noise; "
+            f"{folder.noise_secret} is missing, and with it the run's noise; "
             + without_noise_secret(folder)
         ) from None
     except SealedSecretError:
         raise StoreError(
-            "the tree's noise was drawn under other settings of privacy, aggregation, model or "
+            "the run's noise was drawn under other settings of privacy, aggregation, model or "
             f"cohort_size, or {folder.noise_secret.name} was replaced; undo that, or begin a new "
             "run"
         ) from None
 
 
 def _use(config: FederationConfig, privacy: TreeNoise, run: str) -> bytes:
-    """Return what a node's noise follows from, beside the secret; a budget may be raised."""
+    """Return what the noise follows from, beside the secret; a budget may be raised."""
     fixed = msgspec.structs.replace(privacy, epsilon_budget=1.0, delta=0.5)
     if not noises_sums(privacy):
         # Unset means the same, and is how a tree of before was sealed.
         fixed = msgspec.structs.replace(fixed, noise_on=msgspec.UNSET)
+    if fixed.buffers is None:
+        # A file that says "tree" and one that says nothing draw the same nodes.
+        fixed = msgspec.structs.replace(fixed, mechanism=msgspec.UNSET)
     decides = (
         run,
         fixed,

@@ -12,10 +12,12 @@ import msgspec
 import torch
 
 from models.vector.schema import Schema
+from privacy.accounting.onlookers import AGAINST
 from privacy.auditing.judgement import UNCLAIMED_MULTIPLIER, Judgement, judge
 from privacy.auditing.scores import AuditError
 from privacy.clipping.settings import AdaptiveClippingSettings
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.plan_events import fixed_slot_count
 from privacy.noise.settings import PrivacySettings
 from server.aggregation.settings import AggregationSettings
@@ -41,9 +43,11 @@ class MechanismAudit(Judgement, frozen=True, kw_only=True):
         guarantee: The promise of the noise mode, in words.
         neighbours: ``zero-out``, ``replace-one`` or any two data sets: what canaries differ in.
         republished: Rounds of which an observer got more than one version.
+        claimed_against: Onlookers against whom the mode claims what is audited, in words.
     """
 
     guarantee: str
+    claimed_against: str
     neighbours: str
     republished: int
 
@@ -100,16 +104,28 @@ def slot_count_of(config: SimulationConfig, population_size: int) -> int:
 
 def neighbours_of(privacy: PrivacySettings) -> str:
     """Return what canaries differ in; without a guarantee, in which way the update points."""
-    if isinstance(privacy, CentralNoise | TreeNoise):
+    if isinstance(privacy, CentralNoise | TreeNoise | MaskedNoise):
         return privacy.adjacency
     return "replace-one"
 
 
 def claimed_multiplier(privacy: PrivacySettings) -> float | None:
     """Return the noise multiplier that a mode claims; None without a guarantee."""
-    if isinstance(privacy, CentralNoise | TreeNoise | LocalNoise):
+    if isinstance(privacy, CentralNoise | TreeNoise | LocalNoise | MaskedNoise):
         return privacy.noise_multiplier
     return None
+
+
+def claimed_against(privacy: PrivacySettings) -> str:
+    """Return the onlookers against whom a mode claims its noise multiplier, in words.
+
+    Under ``masked`` one multiplier holds for both: that of the honest contributors' noise.
+    """
+    if not privacy.guarantees_privacy:
+        return "nobody"
+    if isinstance(privacy, LocalNoise | MaskedNoise):
+        return f"{AGAINST['readers']} and {AGAINST['coordinator']}"
+    return AGAINST["readers"]
 
 
 def rounds_needed(privacy: PrivacySettings, canary_count: int, *, precision: float) -> int:
@@ -140,6 +156,7 @@ def judge_rounds(privacy: PrivacySettings, rounds: CanaryRounds) -> MechanismAud
     return MechanismAudit(
         **figures,
         guarantee=privacy.guarantee,
+        claimed_against=claimed_against(privacy),
         neighbours="any two data sets" if is_local else neighbours_of(privacy),
         republished=rounds.republished,
     )

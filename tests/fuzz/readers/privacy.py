@@ -6,7 +6,14 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from privacy.accounting.events import EventError, LocalRelease, canonical_bytes, read_event
+from privacy.accounting.events import (
+    BufferedRelease,
+    EventError,
+    LocalRelease,
+    MaskedAttempt,
+    canonical_bytes,
+    read_event,
+)
 from privacy.accounting.ledger_chain import LedgerEntry, LedgerError, next_entry, verify_chain
 from privacy.accounting.ledger_file import export_ledger, read_ledger
 from privacy.auditing.scores import AuditError
@@ -52,8 +59,22 @@ def targets() -> Iterator[Target]:
     """Yield this package's targets."""
     yield from _identities()
     yield from _sealing()
-    event = canonical_bytes(LocalRelease(noise_multiplier=2.0))
-    yield Target("privacy/event", (EventError,), of_bytes(read_event, event), ("json",))
+    local = canonical_bytes(LocalRelease(noise_multiplier=2.0))
+    masked = canonical_bytes(
+        MaskedAttempt(noise_multiplier=2.0, adjacency="zero-out", honest_contributors=7)
+    )
+    buffered = canonical_bytes(
+        BufferedRelease(
+            noise_multiplier=4.0,
+            adjacency="zero-out",
+            min_separation=313,
+            max_participation=6,
+            buffer_decays=(0.99, 0.8),
+            buffer_scales=(0.1, 0.3),
+        )
+    )
+    events = of_bytes(read_event, local, masked, buffered)
+    yield Target("privacy/event", (EventError,), events, ("json",))
     yield Target("privacy/ledger", (LedgerError,), _ledgers, ("json", "sqlite"))
     scores = b"canary,score,included\na,1.5,1\nb,-2e3,0\n"
     yield Target("privacy/scores", (AuditError,), of_file(read_scores, scores), ("text",))

@@ -10,6 +10,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from models.plan.plan import (
     Plan,
     PlanError,
@@ -90,6 +92,14 @@ def honest_plans() -> Iterator[Plan]:
     )
     hides = TrainingSettings(learning_rate=1.0, batch_size=2, example_privacy=private)
     yield _plan(GruLmSettings(vocabulary_size=20), "next_word", privacy=tree, training=hides)
+    buffers = msgspec.structs.replace(
+        tree,
+        restart_rounds=None,
+        mechanism="blt",
+        buffer_decays=(0.9, 0.5),
+        buffer_scales=(0.2, 0.25),
+    )
+    yield _plan(GruLmSettings(vocabulary_size=20), "next_word", privacy=buffers)
     vit = VitSettings(class_count=10)
     yield _plan(
         vit, **image, personalisation=FedTpSettings(), kind="fit_embedding", embedding_fit=fit

@@ -16,6 +16,7 @@ from privacy.accounting.accountant import (
 )
 from privacy.accounting.events import (
     Adjacency,
+    BufferedRelease,
     EvaluationRelease,
     GaussianRelease,
     LocalRelease,
@@ -26,6 +27,7 @@ from privacy.accounting.events import (
 )
 from privacy.accounting.second_opinion import UnsoundAccountantError, check_second_opinion
 from privacy.accounting.tally import Tally
+from privacy.accounting.tree import epsilon_of_rho
 
 
 def release(
@@ -47,6 +49,18 @@ def leaf(tree_number: int = 0, noise_multiplier: float = 7.0) -> TreeRelease:
         min_separation=313,
         max_participation=6,
         tree_number=tree_number,
+    )
+
+
+def buffered(noise_multiplier: float = 1.0) -> BufferedRelease:
+    """Return a round of which C's column is 1, 1/2, 1/4, ..."""
+    return BufferedRelease(
+        noise_multiplier=noise_multiplier,
+        adjacency="zero-out",
+        min_separation=2,
+        max_participation=2,
+        buffer_decays=(0.5,),
+        buffer_scales=(0.5,),
     )
 
 
@@ -209,6 +223,25 @@ def test_a_restart_and_an_evaluation_add_to_a_trees_rho() -> None:
     assert found.rho == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("rounds", "squared"),
+    # (1), (1, 1/2), then (1, 1/2, 1/4) and (0, 0, 1): 1 + 1/4 + 25/16.
+    [(1, 1), (2, 1 + 1 / 4), (3, 45 / 16)],
+)
+def test_buffered_noise_is_paid_for_as_far_as_it_was_released(rounds: int, squared: float) -> None:
+    found = report([buffered(2.0)] * rounds, 1e-6)
+
+    assert found.rho == pytest.approx(squared / 8)
+    assert found.epsilon_pld is None and found.epsilon_prv is None
+    assert found.epsilon == pytest.approx(epsilon_of_rho(squared / 8, 1e-6))
+
+
+def test_an_evaluation_adds_to_the_rho_of_buffered_noise() -> None:
+    measured = EvaluationRelease(noise_multiplier=1.0, adjacency="zero-out", sampling=None)
+
+    assert report([buffered(), measured], 1e-6).rho == pytest.approx(1.0)
+
+
 def test_a_release_without_guarantee_makes_epsilon_infinite() -> None:
     found = report([release(1.0), UnprotectedRelease(mode="paper")], 1e-5)
 
@@ -247,6 +280,9 @@ def test_delta_above_one_over_the_population_is_refused() -> None:
         ([leaf(0), leaf(2)], "tree_number must be 0 or the next, got 2"),
         ([leaf(1)], "tree_number must be 0 or the next, got 1"),
         ([leaf(0), leaf(0, 8.0)], "must be those of the tree's first leaf"),
+        ([buffered(), buffered(2.0)], "the buffers must be those of the run's first round"),
+        ([leaf(), buffered()], "the buffers must be those of the run's first round"),
+        ([buffered(), leaf()], "must be those of the tree's first leaf"),
     ],
 )
 def test_events_that_do_not_add_up_are_refused(events: list[PrivacyEvent], words: str) -> None:

@@ -36,6 +36,7 @@ delta = 1e-6
 epsilon_budget = 8.0
 """
 TREES = CENTRAL.replace("central", "ftrl") + "min_separation = 10\nmax_participation = 4\n"
+BUFFERS = f'{TREES}mechanism = "blt"\nbuffer_decays = [0.9, 0.5]\nbuffer_scales = [0.2, 0.25]\n'
 SAMPLED = """
 selection = "sampled"
 participation_rate = 0.1
@@ -237,6 +238,8 @@ def test_the_sampling_of_trees_and_other_vain_flags_are_wrong_usage(
 ) -> None:
     for flags in (
         ["--mode", "ftrl", "--sampling-rate", "0.1"],
+        ["--mechanism", "blt"],
+        ["--mode", "ftrl", "--mechanism", "blt", "--restart-rounds", "5"],
         ["--min-separation", "3"],
         [plan(tmp_path, CENTRAL), "--noise-multiplier", "2"],
     ):
@@ -276,9 +279,12 @@ def test_noise_of_trees_is_the_least_that_epsilon_confirms(
     run = ["--mode", "ftrl", "--rounds", "2000", "--delta", "1e-10"]
     run += ["--min-separation", "313", "--max-participation", "6"]
 
-    z = figures(capsys, "noise", "--target-epsilon", "8.9", *run)["noise_multiplier"]
+    found = figures(capsys, "noise", "--target-epsilon", "8.9", *run)
+    z = found["noise_multiplier"]
 
     assert z == pytest.approx(7.0, abs=0.01)
+    # Ten draws lie in the model of round 1023, and in none of 2,000 more.
+    assert found["model_noise"] == pytest.approx(z * 10**0.5)
     assert figures(capsys, "epsilon", "--noise-multiplier", str(z), *run)["epsilon"] <= 8.9
     less = figures(capsys, "epsilon", "--noise-multiplier", str(z * 0.999), *run)
     assert less["epsilon"] > 8.9
@@ -294,6 +300,28 @@ def test_noise_of_restarted_trees_counts_every_tree(capsys: pytest.CaptureFixtur
     whole = figures(capsys, *run)["noise_multiplier"]
 
     assert whole / restarted == pytest.approx(3**0.5, rel=1e-3)
+
+
+def test_noise_of_buffers_is_confirmed_and_prints_a_file_that_costs_as_much(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ["--mode", "ftrl", "--mechanism", "blt", "--rounds", "100", "--delta", "1e-6"]
+    run += ["--min-separation", "10", "--max-participation", "4"]
+
+    found = figures(capsys, "noise", "--target-epsilon", "2", *run)
+    assert main(["noise", "--target-epsilon", "2", *run]) == 0
+    written = capsys.readouterr().out.splitlines()[-3:]
+
+    z = found["noise_multiplier"]
+    assert figures(capsys, "epsilon", "--noise-multiplier", str(z), *run)["epsilon"] <= 2
+    less = figures(capsys, "epsilon", "--noise-multiplier", str(z * 0.999), *run)
+    assert less["epsilon"] > 2
+    assert written[0] == 'mechanism = "blt"'
+    assert found["model_noise"] < found["model_noise_of_tree"]
+    # The very lines in a plan of 100 rounds cost what the flags say.
+    privacy = TREES.replace("noise_multiplier = 10.0", f"noise_multiplier = {z}")
+    path = plan(tmp_path, privacy + "\n".join(written) + "\n")
+    assert figures(capsys, "epsilon", path)["epsilon"] == pytest.approx(2, abs=1e-3)
 
 
 def test_noise_takes_the_flags_of_its_mode_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -561,6 +589,22 @@ def test_explain_of_trees_assumes_nothing_about_the_draw(
     words = capsys.readouterr().out
     assert "takes part at most 4 times, at least 10 rounds apart" in words
     assert "each node of the tree" in words
+
+
+def test_explain_of_buffers_says_what_they_hold_and_what_the_model_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = plan(tmp_path, BUFFERS)
+
+    assert main(["explain", path]) == 0
+    words = capsys.readouterr().out
+    found = figures(capsys, "explain", path)
+
+    assert "noise through 2 buffers of" in words
+    assert "each round's draw" in words
+    assert "2 buffers take 16 bytes a parameter" in words
+    # The least a model can hold is its last round's own draw.
+    assert found["model_noise_std"] > found["noise_std"]
 
 
 def test_a_plan_with_a_privacy_value_missing_is_refused_by_its_path(

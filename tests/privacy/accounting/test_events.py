@@ -11,10 +11,13 @@ from privacy.accounting.checked_values import (
     check_sampling_rate,
 )
 from privacy.accounting.events import (
+    BufferedRelease,
     EvaluationRelease,
     EventError,
     GaussianRelease,
     LocalRelease,
+    MaskedAttempt,
+    MaskedRelease,
     PrivacyEvent,
     SecretCoinFlips,
     TreeRelease,
@@ -34,7 +37,17 @@ EVENTS: list[PrivacyEvent] = [
         max_participation=6,
         tree_number=0,
     ),
+    BufferedRelease(
+        noise_multiplier=4.05,
+        adjacency="zero-out",
+        min_separation=313,
+        max_participation=6,
+        buffer_decays=(0.994940722, 0.8),
+        buffer_scales=(0.134896143, 1e-9),
+    ),
     LocalRelease(noise_multiplier=2.0),
+    MaskedAttempt(noise_multiplier=1.0, adjacency="zero-out", honest_contributors=70),
+    MaskedRelease(noise_multiplier=1.0, adjacency="replace-one", honest_contributors=1),
     EvaluationRelease(noise_multiplier=9.0, adjacency="replace-one", sampling=None),
     UnprotectedRelease(mode="paper"),
 ]
@@ -63,6 +76,11 @@ def test_canonical_bytes_are_sorted_and_numbers_have_one_spelling() -> None:
         (b'{"event":"local","noise_multiplier":-2.0}', "noise_multiplier must be > 0"),
         (b'{"event":"local"}', "noise_multiplier"),
         (b'{"event":"local","noise_multiplier":2.0,"z":1}', "unknown field"),
+        (
+            b'{"adjacency":"zero-out","buffer_decays":[1.5],"buffer_scales":[0.5],"event":"blt",'
+            b'"max_participation":1,"min_separation":1,"noise_multiplier":1.0}',
+            r"buffer_decays must lie in \(0, 1\), got 1.5",
+        ),
         (b'{"event":"laplace"}', "laplace"),
         (b"\xff", "cannot be read"),
         (b"", "cannot be read"),

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy.accounting.tree import epsilon_of_rho, tree_rho, tree_sensitivity_squared
+from privacy.accounting.tree import (
+    epsilon_of_rho,
+    tree_prefix_variances,
+    tree_rho,
+    tree_sensitivity_squared,
+)
 
 
 def by_trying_every_pattern(trees: list[int], min_separation: int, max_participation: int) -> int:
@@ -48,6 +53,12 @@ def test_one_participation_costs_one_for_each_node_above_the_leaf() -> None:
 def test_every_round_of_four_leaves() -> None:
     # The root holds 4, two nodes 2 each, four leaves 1 each: 16 + 2*4 + 4.
     assert tree_sensitivity_squared([4], min_separation=1, max_participation=4) == 28
+
+
+def test_a_model_holds_the_draws_of_its_digits_and_those_of_the_trees_before() -> None:
+    assert tree_prefix_variances([7]) == [1, 1, 2, 1, 2, 2, 3]
+    # 3 = 2 + 1 leaves two draws in the model when the next tree begins.
+    assert tree_prefix_variances([3, 2]) == [1, 1, 2, 3, 3]
 
 
 def test_a_restart_parts_what_one_tree_would_join() -> None:

@@ -55,6 +55,53 @@ def test_limits_on_participation_are_counts(name: str) -> None:
         read(WHOLE["ftrl"] | {name: 0})
 
 
+BUFFERED = WHOLE["ftrl"] | {
+    "mechanism": "blt",
+    "buffer_decays": [0.9, 0.5],
+    "buffer_scales": [0.2, 0.25],
+}
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        (WHOLE["ftrl"] | {"mechanism": "banded"}, "Invalid enum value 'banded'"),
+        (WHOLE["ftrl"] | {"mechanism": "blt"}, "needs buffer_decays and buffer_scales"),
+        (BUFFERED | {"mechanism": "tree"}, 'belong to mechanism = "blt"'),
+        (WHOLE["ftrl"] | {"buffer_decays": [0.9]}, 'belong to mechanism = "blt"'),
+        (BUFFERED | {"restart_rounds": 4}, 'restart_rounds belongs to mechanism = "tree"'),
+        (BUFFERED | {"buffer_decays": [0.9, 1.0]}, r"buffer_decays must lie in \(0, 1\), got 1.0"),
+        (BUFFERED | {"buffer_scales": [0.2, -0.1]}, "buffer_scales must be > 0"),
+        (BUFFERED | {"buffer_scales": [0.2, 0.9]}, "buffer_scales must sum to at most 1"),
+        (BUFFERED | {"buffer_scales": [0.2]}, "as many as buffer_decays, 2, got 1"),
+        (BUFFERED | {"buffer_decays": [0.5] * 6}, "1 to 5 numbers, got 6"),
+    ],
+)
+def test_a_mechanism_that_cannot_be_accounted_for_is_refused(
+    tables: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(msgspec.ValidationError, match=words):
+        read(tables)
+
+
+def test_a_tree_is_encoded_as_it_was_before_there_was_another_mechanism() -> None:
+    # Plans reach older devices, and a run's sealed secret opens by the digest of its settings.
+    assert set(msgspec.to_builtins(read(WHOLE["ftrl"]))) == {
+        *WHOLE["ftrl"],
+        "clipping",
+        "layer_ratios",
+        "restart_rounds",
+    }
+
+
+def test_buffers_come_back_from_a_plan() -> None:
+    settings = read(BUFFERED)
+
+    again = msgspec.json.decode(msgspec.json.encode(settings), type=PrivacySettings, strict=True)
+    assert again == settings
+    assert "noise through 2 buffers of 1.1 times the sensitivity" in settings.guarantee
+
+
 @pytest.mark.parametrize("mode", WHOLE)
 def test_every_mode_with_a_bound_states_unit_budget_and_neighbours(mode: str) -> None:
     settings = read(WHOLE[mode])

@@ -39,6 +39,7 @@ TREE = TreeNoise(
     min_separation=1,
     max_participation=9,
 )
+BUFFERS = msgspec.structs.replace(TREE, mechanism="blt", buffer_decays=(0.5,), buffer_scales=(0.5,))
 KEYS = DerivedKeys(bytes(range(32)))
 
 
@@ -150,9 +151,25 @@ def test_a_tree_leaves_in_the_model_the_noise_of_its_digits() -> None:
     assert_std(parameters[1:], 0.6 * math.sqrt(2))
 
 
-def test_a_tree_without_its_own_keys_is_refused() -> None:
+def test_buffers_leave_in_the_model_the_noise_that_their_account_states() -> None:
+    parameters, keys = torch.zeros(SIZE), DerivedKeys(bytes(range(32)))
+    for number in (1, 2, 3):
+        parameters = close(
+            [pointing(1.0)],
+            privacy=BUFFERS,
+            round_number=number,
+            keys=keys,
+            parameters=parameters,
+        ).parameters
+
+    # C's column is 1, 1/2, 1/4, its inverse's 1, -1/2, 0: the model holds z_3 + z_2/2 + z_1/2.
+    assert_std(parameters[1:], 0.6 * math.sqrt(1 + 1 / 4 + 1 / 4))
+
+
+@pytest.mark.parametrize("name", ["tree", "buffers"])
+def test_correlated_noise_without_its_own_keys_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="keys that repeat"):
-        close([pointing(1.0)], privacy=TREE)
+        close([pointing(1.0)], privacy={"tree": TREE, "buffers": BUFFERS}[name])
 
 
 def test_local_noise_arrives_with_the_updates_and_is_not_clipped_away() -> None:

@@ -90,7 +90,7 @@ def test_three_masked_updates_move_the_model_by_their_mean() -> None:
     # Steps round every element, the weight's and so the divisor too.
     assert_close(closed.parameters, expected, rtol=1e-3, atol=1e-3)
     assert closed.contribution_count == 3
-    assert closed.clipped_count == 0
+    assert closed.clipped_count is None
     assert closed.aggregation_weights is None
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from privacy.accounting.budget import PrivacyBudget
 from privacy.accounting.events import (
+    BufferedRelease,
     GaussianRelease,
     LocalRelease,
     SecretCoinFlips,
@@ -31,6 +32,7 @@ delta = 1e-3
 epsilon_budget = 8.0
 """
 TREE = CENTRAL.replace("central", "ftrl") + "min_separation = 3\nmax_participation = 2\n"
+BUFFERS = f'{TREE}mechanism = "blt"\nbuffer_decays = [0.9, 0.5]\nbuffer_scales = [0.2, 0.25]\n'
 DRAWN = "cohort_size = 5"
 SAMPLED = """
 selection = "sampled"
@@ -99,7 +101,7 @@ def test_what_no_noise_covers_is_refused(
         config(privacy, **changes)
 
 
-@pytest.mark.parametrize("privacy", [CENTRAL, TREE])
+@pytest.mark.parametrize("privacy", [CENTRAL, TREE, BUFFERS])
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -187,6 +189,19 @@ def test_a_tree_tells_its_limits_and_its_number() -> None:
         min_separation=3,
         max_participation=2,
         tree_number=1,
+    )
+
+
+def test_buffers_tell_their_numbers_in_every_round() -> None:
+    buffers = config(BUFFERS)
+
+    assert event_of(5, buffers.rounds, buffers.privacy) == BufferedRelease(
+        noise_multiplier=1.5,
+        adjacency="zero-out",
+        min_separation=3,
+        max_participation=2,
+        buffer_decays=(0.9, 0.5),
+        buffer_scales=(0.2, 0.25),
     )
 
 

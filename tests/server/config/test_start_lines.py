@@ -9,7 +9,14 @@ from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.events import GaussianRelease
 from privacy.example_level.settings import ExamplePrivacySettings
 from server.config.start_lines import outlook, promises
-from tests.server.config.test_guarantee_rules import ATTENTIVE, CENTRAL, LOCAL, SAMPLED, config
+from tests.server.config.test_guarantee_rules import (
+    ATTENTIVE,
+    BUFFERS,
+    CENTRAL,
+    LOCAL,
+    SAMPLED,
+    config,
+)
 
 EVENT = GaussianRelease(noise_multiplier=1.5, adjacency="zero-out", sampling=None)
 
@@ -47,6 +54,18 @@ def test_attempts_that_come_to_nothing_are_named_where_they_cost_something() -> 
     line = outlook(config(LOCAL, aggregation=aggregation))[-1]
 
     assert line.startswith("an attempt that misses its quorum costs as much as a round")
+
+
+def test_buffers_say_what_they_hold_and_what_a_restart_does() -> None:
+    run = config(BUFFERS)
+    # Two buffers of 8 bytes a parameter.
+    megabytes = 16 * run.schema.element_count / 1e6
+
+    lines = outlook(run)
+
+    assert "noise through 2 buffers of 1.5 times the sensitivity" in lines[0]
+    assert lines[-1].startswith(f"the buffers of its noise take {megabytes:.3g} MB")
+    assert "after a restart" in lines[-1]
 
 
 def test_coins_are_named_with_their_rate() -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from matplotlib.axes import Axes
 
+from privacy.accounting.buffer_design import design_buffers
 from server.config.federation import FederationConfig, preset_text
 from simulation.tuning.candidate import Candidate, Deployment, Mode
 from simulation.tuning.fragment import fragment
@@ -19,10 +20,16 @@ from simulation.tuning.frontier import (
 )
 from simulation.tuning.measuring import Measurement
 
-DEPLOYMENT = Deployment(population_size=10_000, rounds=20, delta=1e-5)
+DEPLOYMENT = Deployment(population_size=10_000, rounds=20, delta=1e-5, honest_share=0.7)
 
 
-def measured(epsilon: float, perplexity: float, *, mode: Mode = "central") -> Measurement:
+def measured(
+    epsilon: float,
+    perplexity: float,
+    *,
+    mode: Mode = "central",
+    coordinator_epsilon: float | None = None,
+) -> Measurement:
     candidate = Candidate(
         mode=mode,
         rule="attentive",
@@ -37,6 +44,7 @@ def measured(epsilon: float, perplexity: float, *, mode: Mode = "central") -> Me
         name=mode,
         rule="attentive",
         epsilon=epsilon,
+        coordinator_epsilon=coordinator_epsilon,
         slot_count=600,
         noise_std=0.01,
         perplexity=perplexity,
@@ -68,7 +76,7 @@ def test_a_budget_below_everything_measured_is_refused_with_the_smallest_epsilon
         recommended([measured(1, 200), measured(4, 120)], 0.5)
 
 
-@pytest.mark.parametrize("mode", ["central", "local", "ftrl"])
+@pytest.mark.parametrize("mode", ["central", "local", "ftrl", "masked"])
 def test_the_settings_are_what_a_coordinator_reads(mode: Mode) -> None:
     text = fragment(measured(4, 120, mode=mode), DEPLOYMENT, target_epsilon=6)
 
@@ -87,6 +95,13 @@ def test_the_settings_are_what_a_coordinator_reads(mode: Mode) -> None:
     if mode == "ftrl":
         # Ten thousand people, five hundred a round: who took part waits for twenty rounds.
         assert (privacy["min_separation"], privacy["max_participation"]) == (20, 1)
+        # A new federation gets the mechanism that leaves less noise in its model.
+        assert privacy["mechanism"] == "blt"
+        assert (privacy["buffer_decays"], privacy["buffer_scales"]) == design_buffers(20, 20, 1)
+    if mode == "masked":
+        assert (privacy["coordinator_epsilon_budget"], privacy["honest_share"]) == (6.0, 0.7)
+        # A round closes with four in five of its cohort.
+        assert (config.rounds.quorum, config.rounds.cohort_size) == (400, 500)
 
 
 def test_results_are_written_for_people_and_programs(tmp_path: Path) -> None:
@@ -140,6 +155,16 @@ def test_runs_without_noise_that_diverged_are_told_as_lost_and_not_drawn(tmp_pat
     assert "| 50.0 ± 1.0, 1 of 2 lost |" in table
     assert "| lost |" in table
     assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_tells_each_onlookers_epsilon() -> None:
+    central, masked = measured(1, 200), measured(2, 150, mode="masked", coordinator_epsilon=2.0)
+
+    head, _, first, second = markdown([central, masked], DEPLOYMENT, note="").splitlines()[-4:]
+
+    assert head.startswith("| mode | rule | ε, readers | ε, coordinator |")
+    assert first.startswith("| central | attentive | 1 | ∞ |")
+    assert second.startswith("| masked | attentive | 2 | 2 |")
 
 
 def test_the_table_marks_the_frontier() -> None:
