@@ -46,6 +46,8 @@ class Plan:
         population_size: Enrolled people of the deployment.
         rounds: Rounds of a run, here and deployed.
         minutes: Rough duration on two quiet cores.
+        seeds: Seeds of every row.
+        multipliers: z of the lines of a block.
     """
 
     title: str
@@ -59,6 +61,7 @@ class Plan:
     rounds: int
     minutes: float
     seeds: tuple[int, ...] = SEEDS
+    multipliers: tuple[float, ...] = MULTIPLIERS
 
     @property
     def schema(self) -> Schema:
@@ -96,7 +99,7 @@ class Plan:
         clipped = (rule, f'privacy={{mode="none", {clip}}}')
         rows = [Row(row_name(strength, 0, NO_NOISE), clipped, self.seeds)]
         on_mean, on_sums = self._noise_here(strength)
-        for multiplier in MULTIPLIERS:
+        for multiplier in self.multipliers:
             for column, mode, here in (
                 (MEAN, 'mode="central"', on_mean),
                 (SUMS, 'mode="central", noise_on="sums"', on_sums),
@@ -208,6 +211,7 @@ QUICK_PLANS = {
         rounds=2,
         minutes=1,
         seeds=(1,),
+        multipliers=(1.0,),
     )
 }
 TABLES = {name: plan.table for name, plan in PLANS.items()}

@@ -8,7 +8,6 @@ from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.masked import (
     COMPARED,
     FIGURES,
-    MULTIPLIERS,
     PLANS,
     QUICK_PLANS,
     Plan,
@@ -17,7 +16,7 @@ from benchmarks.tables.masked import (
 from benchmarks.tables.matrix import write_matrix
 from benchmarks.tables.records import RunRecord
 from benchmarks.tables.report import Rows
-from simulation.tuning.candidate import Candidate, Deployment, Mode, promise_of
+from simulation.tuning.candidate import Candidate, Deployment, Mode, Promise, promise_of
 from simulation.tuning.crowd import usual_delta
 
 
@@ -44,7 +43,7 @@ def _differences(plan: Plan, runs: Mapping[str, Sequence[RunRecord]]) -> Iterato
     yield "| | against | perplexity | top-3 recall, points |"
     yield "| --- | --- | --- | --- |"
     for strength in plan.strengths:
-        for multiplier in MULTIPLIERS:
+        for multiplier in plan.multipliers:
             for column, other in COMPARED:
                 name = row_name(strength, multiplier, column)
                 theirs = _by_seed(runs.get(row_name(strength, multiplier, other), ()))
@@ -84,35 +83,42 @@ def _epsilons(plan: Plan) -> Iterator[str]:
     yield from ("", "## Epsilon of the deployment", "")
     yield (
         f"{plan.rounds} rounds of {plan.cohort:,} among {plan.population_size:,} people, "
-        f"δ = {delta:.2g}, no attempt abandoned. The coordinator's noise is amplified by secret "
-        "coins; under masks nothing is, since the coordinator knows who took part, and a person is "
-        "counted as taking part in every round."
+        f"δ = {delta:.2g}, no attempt abandoned. Secret coins amplify the coordinator's noise "
+        "against readers. Under masks nothing is amplified, since the coordinator knows who took "
+        "part, and the ledger counts a person as taking part in every round."
     )
     yield ""
-    yield "| noise | z | ε against readers | ε against the coordinator |"
-    yield "| --- | --- | --- | --- |"
-    modes: tuple[tuple[str, Mode], ...] = (
-        ("of the coordinator, on the mean or the sums", "central"),
-        ("of the devices, under masks", "masked"),
-    )
+    yield "| noise | z | against readers | against the coordinator | one round, against both |"
+    yield "| --- | --- | --- | --- | --- |"
+    for multiplier in plan.multipliers:
+        readers = _promise(plan, "central", multiplier, plan.rounds).epsilon
+        yield f"| of the coordinator | {multiplier:g} | {readers:.3g} | nothing is promised | |"
+    for multiplier in plan.multipliers:
+        promise = _promise(plan, "masked", multiplier, plan.rounds)
+        once = _promise(plan, "masked", multiplier, 1)
+        yield (
+            f"| of the devices, under masks | {multiplier:g} | {promise.epsilon:.3g} | "
+            f"{promise.coordinator_epsilon:.3g} | {once.epsilon:.3g} |"
+        )
+
+
+def _promise(plan: Plan, mode: Mode, multiplier: float, rounds: int) -> Promise:
     deployment = Deployment(
-        population_size=plan.population_size, rounds=plan.rounds, delta=delta, honest_share=1.0
+        population_size=plan.population_size,
+        rounds=rounds,
+        delta=usual_delta(plan.population_size),
+        honest_share=1.0,
     )
-    for noise, mode in modes:
-        for multiplier in MULTIPLIERS:
-            candidate = Candidate(
-                mode=mode,
-                rule="attentive",
-                noise_multiplier=multiplier,
-                clipping_norm=plan.clipping_norm,
-                attention_strength=plan.strengths[0],
-                cohort=plan.cohort,
-                server_step_size=1.0,
-            )
-            promise = promise_of(candidate, deployment, plan.schema)
-            seen = promise.coordinator_epsilon
-            told = "none: it sees clipped updates" if seen is None else f"{seen:.3g}"
-            yield f"| {noise} | {multiplier:g} | {promise.epsilon:.3g} | {told} |"
+    candidate = Candidate(
+        mode=mode,
+        rule="attentive",
+        noise_multiplier=multiplier,
+        clipping_norm=plan.clipping_norm,
+        attention_strength=plan.strengths[0],
+        cohort=plan.cohort,
+        server_step_size=1.0,
+    )
+    return promise_of(candidate, deployment, plan.schema)
 
 
 def _missing(table: TableDefinition, runs: Mapping[str, Sequence[RunRecord]]) -> Iterator[str]:
