@@ -18,6 +18,7 @@ from privacy.foundation.atomic_files import write_atomically
 from privacy.foundation.strict_decoding import decoded
 from privacy.foundation.strict_toml import TomlError, read_toml
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
+from privacy.noise.settings import noises_sums
 
 if TYPE_CHECKING:
     from models.plan.plan import Plan
@@ -149,8 +150,8 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         largest_epsilon: Largest ε that a plan may name for the whole run; None as above.
         largest_delta: Largest δ of that budget; None as above.
         kinds: Kinds of plan; None accepts any.
-        least_cohort: Fewest clients that a round is drawn for and, in modes other than ``central``
-            and ``ftrl``, closes with.
+        least_cohort: Fewest clients that a round is drawn for and, unless ``central`` or ``ftrl``
+            noises a mean over all places, closes with.
         methods: Personalisation methods; None accepts any.
         data_folders: Absolute folders that the data may lie in; None accepts any.
         authorities: SHA-256 fingerprints, 64 hex digits, of the authorities that may certify the
@@ -282,7 +283,7 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
 
 def _check_crowd(plan: "Plan", floor: Floor) -> None:
     least, crowd = floor.least_cohort, plan.cohort_size
-    if not isinstance(plan.privacy, CentralNoise | TreeNoise):
+    if not isinstance(plan.privacy, CentralNoise | TreeNoise) or noises_sums(plan.privacy):
         # An empty place hides nobody here. A plan that does not say with how few a round may close,
         # as of an earlier coordinator, lets it close with one.
         crowd = min(crowd, 1 if plan.quorum is None else plan.quorum)

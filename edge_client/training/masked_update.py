@@ -39,7 +39,7 @@ def masked_vector(
     Raises:
         UnusableUpdateError: If an element is NaN or infinite.
     """
-    values = _weighed(layout, clipped, privacy, example_share)
+    values = weighed_message(layout, clipped, privacy, example_share)
     on_grid = to_grid(values, layout.grid, keys.draw(f"{label} rounding"))
     del values
     add_share(on_grid, layout.grid, keys.draw(f"{label} share"))
@@ -49,10 +49,10 @@ def masked_vector(
     return vector
 
 
-def _weighed(
+def weighed_message(
     layout: MaskedLayout, clipped: ClippedUpdate, privacy: MaskedNoise, example_share: float
 ) -> NDArray[np.float64]:
-    """Return the elements that get noise, in clipping norms."""
+    """Return the elements that get noise, without it, in clipping norms; as ``masked_vector``."""
     update, clip = clipped.values.numpy(), privacy.clipping_norm
     weights = _weights(layout, clipped, clip, example_share)
     values = np.empty(layout.noised_count)

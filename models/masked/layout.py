@@ -117,8 +117,8 @@ def masked_layout(plan: Plan) -> MaskedLayout:
     """Return what the masked vectors of a plan's rounds look like.
 
     Raises:
-        ValueError: If the plan is of another mode, does not say how devices weigh or how few may
-            close a round, or no width holds its noise; names the reason.
+        ValueError: If the plan is of another mode, does not say how few may close a round, shares
+            no tensor, or no width holds its noise; names the reason.
     """
     privacy, weighing = plan.privacy, plan.weighing
     if not isinstance(privacy, MaskedNoise) or isinstance(weighing, msgspec.UnsetType):
@@ -128,7 +128,23 @@ def masked_layout(plan: Plan) -> MaskedLayout:
         )
     if plan.quorum is None:
         raise ValueError("quorum must be given in a masked plan: shares of the noise count on it")
-    schema = plan_schema(plan).with_roles(*SENT)
+    return layout_of_sums(
+        plan_schema(plan).with_roles(*SENT),
+        weighing,
+        privacy,
+        cohort_size=plan.cohort_size,
+        quorum=plan.quorum,
+    )
+
+
+def layout_of_sums(
+    schema: Schema, weighing: Weighing, privacy: MaskedNoise, *, cohort_size: int, quorum: int
+) -> MaskedLayout:
+    """Return the layout of sums of a schema's tensors, of at most ``cohort_size`` vectors each.
+
+    Raises:
+        ValueError: As ``masked_layout``.
+    """
     if not schema.tensors:
         raise ValueError("a masked plan must share tensors, and this method sends none")
     units, clips = _units(schema, weighing, privacy)
@@ -145,10 +161,11 @@ def masked_layout(plan: Plan) -> MaskedLayout:
         Messages(
             element_count=schema.element_count + len(units) + (fit_entry is not None),
             norm=norm,
+            # Each of two messages that replace each other is as long as one.
             sensitivity=factor * norm,
-            contributors=plan.cohort_size,
+            contributors=cohort_size,
             noise_multiplier=privacy.noise_multiplier,
-            honest=privacy.honest_contributors(plan.quorum),
+            honest=privacy.honest_contributors(quorum),
         )
     )
     entry = weight_scale(len(units))

@@ -24,7 +24,7 @@ divergence of order alpha grows by at most T (2 alpha - 1) / (alpha - 1). T is b
 References:
     [Kairouz] Kairouz, Liu, Steinke, "The distributed discrete Gaussian mechanism for federated
         learning with secure aggregation", ICML 2021, arXiv:2102.06387: the bound tau.
-    [Canonne] Canonne, Kamath, Steinke, NeurIPS 2020, arXiv:2004.00010, Section 2.
+    [Canonne] Canonne, Kamath, Steinke, NeurIPS 2020, arXiv:2004.00010.
 """
 
 import math

@@ -2,6 +2,6 @@
 
 Begin with ``mask``, what a device does to its message and a coordinator to the sum. ``grid``
 chooses step, width and noise and proves what rounding costs; ``discrete_gaussian`` draws exactly.
-Imports what lies below ``sealing`` but no torch: numpy and ``cryptography`` are enough. Sums are
-exact integers modulo a power of two, the same in any order.
+Imports ``sealing`` and what lies below, but no torch: numpy and ``cryptography`` are enough. Sums
+are exact integers modulo a power of two, the same in any order.
 """

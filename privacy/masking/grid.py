@@ -4,7 +4,7 @@ A message x of norm at most S is rotated (``rotation``), and its elements become
 rounded at random to a neighbour so that the mean stays. All elements have the same step g and the
 same noise.
 
-**What rounding costs** ([Kairouz], Section 4). With X the rounded vector of d elements, E X_i^2 <=
+**What rounding costs** ([Kairouz]). With X the rounded vector of d elements, E X_i^2 <=
 x_i^2 + g^2 / 4, and X_i^2 takes two values that lie 2 g m_i apart, m_i the middle of the cell,
 |m_i| <= |x_i| + g / 2. By Hoeffding's inequality,
 
@@ -18,7 +18,7 @@ which is left out or replaced, are as far apart as one rounded message is long o
 **Overflow** gives a wrong sum and is no breach: a sum modulo 2^bits is post-processing. The sum of
 M rotated messages has no element above t M S / sqrt(B), but for a chance 2 d e^(-t^2 / 2); rounding
 adds at most M steps; and the sum of M discrete Gaussians, sub-Gaussian with their variance
-parameters ([Canonne], Section 2), stays below t of its standard deviations but for as much again. t
+parameters ([Canonne]), stays below t of its standard deviations but for as much again. t
 makes each chance 2^-51, together less than delta / 100 for every delta above 10^-13.
 
 References:
@@ -47,7 +47,7 @@ MOST_COST = 0.005
 _AGAIN = 2.0**-30
 # A message within its norm needs a second rounding once in 2^30 times.
 _ATTEMPTS = 4
-# Float64 sums of squares are off by less than this part of themselves.
+# Float64 sums of squares are off by less than half this part of themselves.
 _SLACK = 2.0**-30
 # Above it the integers of a block would not be exact; no grid has a message so large.
 _LARGEST_SQUARES = 2.0**100
@@ -83,10 +83,12 @@ class Messages:
         """Refuse what describes no sum."""
         if self.element_count < 1:
             raise ValueError(f"element_count must be >= 1, got {self.element_count}")
-        if not 0 < self.norm <= self.sensitivity <= 2 * self.norm < math.inf:
+        if not 0 < self.norm < math.inf:
+            raise ValueError(f"norm must be > 0 and finite, got {self.norm}")
+        # What rounding adds to a distance is known for one message and for two, not between.
+        if not any(math.isclose(self.sensitivity, n * self.norm, rel_tol=1e-9) for n in (1, 2)):
             raise ValueError(
-                f"norm must be > 0 and finite, and sensitivity from norm to twice it, got "
-                f"{self.norm} and {self.sensitivity}"
+                f"sensitivity must be the norm {self.norm} or twice it, got {self.sensitivity}"
             )
         if not 0 <= self.noise_multiplier < math.inf:
             raise ValueError(
@@ -185,17 +187,17 @@ def to_grid(values: NDArray[np.float64], grid: Grid, key: bytes) -> NDArray[np.i
     """
     if values.shape != (grid.element_count,):
         raise ValueError(f"a message must have shape ({grid.element_count},), got {values.shape}")
-    rounded = np.empty(grid.element_count, dtype=np.int64)
-    # Values that are no numbers end in an infinite norm below.
+    # Values that are no numbers end in an infinite norm.
     with np.errstate(invalid="ignore", over="ignore"):
-        rotated = values.astype(np.float64)
-        rotate(rotated)
-        rotated /= grid.step
         for attempt in range(_ATTEMPTS):
-            stream = counter_mode(key, attempt << 64)
-            norm = grid.step * math.sqrt(_round(rotated, rounded, stream))
+            rotated = values.astype(np.float64)
+            rotate(rotated)
+            rotated /= grid.step
+            squares = _round(rotated, counter_mode(key, attempt << 64))
+            norm = grid.step * math.sqrt(squares) * (1 + _SLACK / 2)
             if norm <= grid.rounded_norm:
-                return rounded
+                # The integers lie where the values were.
+                return rotated.view(np.int64)
     raise ValueError(
         f"a message's norm must be at most what its grid was chosen for, which rounds to "
         f"{grid.rounded_norm:g}, got {norm:g}; clip it first"
@@ -229,11 +231,15 @@ def add_share(values: NDArray[np.int64], grid: Grid, key: bytes) -> None:
         add_discrete_gaussian(values, grid.share_std, key)
 
 
-def _round(values: NDArray[np.float64], rounded: NDArray[np.int64], stream: CipherContext) -> float:
-    """Round values in steps at random and return the sum of squares; infinite for no number."""
+def _round(values: NDArray[np.float64], stream: CipherContext) -> float:
+    """Round values in steps at random, as int64 in their own memory.
+
+    Returns the sum of squares of the integers, infinite if a value is no number or too large.
+    """
     squares = 0.0
     zeros, memory = bytes(4 * _BLOCK), bytearray(4 * _BLOCK + 16)
     random = np.frombuffer(memory, dtype="<u4", count=_BLOCK)
+    rounded = values.view(np.int64)
     for start in range(0, len(values), _BLOCK):
         exact = values[start : start + _BLOCK]
         stream.update_into(zeros, memory)

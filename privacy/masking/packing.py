@@ -1,19 +1,21 @@
 """Integers of 16, 20, 24 or 32 bits packed without gaps, and added again from that form.
 
-Element j's bits follow those of element j - 1 in one little-endian stream of bits: bit i of the
-stream is bit i % 8 of byte i // 8. The bits that fill the last byte are zero, and other fillings
-are refused, so a vector has one packed form.
+First come the low 16 bits of every element, then the bits above them: nothing, a nibble, a byte or
+two bytes an element, all little-endian. Of the nibbles, byte j holds that of element j in its low
+half and in its high half that of element j + h, h being half the elements rounded up. Planes are
+read as fast as memory allows, where elements of three bytes are not. An odd count leaves the last
+high nibble empty: it is zero, and another is refused, so a vector has one packed form.
 """
-
-import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 PACKED_BITS = (16, 20, 24, 32)
 
-_WORD = 32
-# Elements packed at a time: a multiple of every group, and their bytes stay in cache.
+_LOW_BITS = 16
+_NIBBLE = 20
+_BYTE = 24
+# Elements converted at a time: they stay in cache.
 _BLOCK = 1 << 15
 
 
@@ -41,21 +43,15 @@ def pack(values: NDArray[np.uint32], bits: int) -> memoryview:
     largest = int(values.max(initial=0))
     if largest >> bits:
         raise ValueError(f"an element packed in {bits} bits must be < 2^{bits}, got {largest}")
-    group, words = _group(bits)
-    for start in range(0, count, _BLOCK):
-        block = values[start : start + _BLOCK]
-        whole = -(-len(block) // group)
-        padded = np.zeros((whole, group), dtype=np.uint32)
-        padded.reshape(-1)[: len(block)] = block
-        out = np.zeros((whole, words), dtype="<u4")
-        for column in range(group):
-            word, shift = divmod(column * bits, _WORD)
-            out[:, word] |= padded[:, column] << np.uint32(shift)
-            if shift + bits > _WORD:
-                out[:, word + 1] |= padded[:, column] >> np.uint32(_WORD - shift)
-        size = packed_bytes(len(block), bits)
-        first = packed_bytes(start, bits)
-        packed[first : first + size] = out.reshape(-1).view(np.uint8)[:size]
+    # A conversion to fewer bits keeps the lowest ones.
+    packed[: 2 * count].view("<u2")[:] = values
+    above = packed[2 * count :]
+    if bits == _NIBBLE:
+        half = (count + 1) // 2
+        _put_above(above, values[:half])
+        _put_above(above[: count - half], values[half:], beside=4)
+    elif bits > _LOW_BITS:
+        _put_above(_words(above, bits), values)
     return packed.data
 
 
@@ -64,7 +60,7 @@ def unpack(data: bytes | memoryview, count: int, bits: int) -> NDArray[np.uint32
 
     Raises:
         ValueError: If ``bits`` is not in ``PACKED_BITS``, the length is not that of ``count``
-            elements, or the bits that fill the last byte are not zero.
+            elements, or an empty nibble is not zero.
     """
     values = np.zeros(count, dtype=np.uint32)
     add_packed(values, data, bits=bits)
@@ -84,42 +80,53 @@ def add_packed(total: NDArray[np.uint32], data: bytes | memoryview, *, bits: int
             f"{count} elements of {bits} bits take {packed_bytes(count, bits)} bytes, "
             f"got {len(packed)}"
         )
-    used = count * bits % 8
-    if used and int(packed[-1]) >> used:
-        raise ValueError("the bits that fill the last packed byte must be zero")
-    group, words = _group(bits)
-    mask = np.uint32((1 << bits) - 1)
-    for start in range(0, count, _BLOCK):
-        block = total[start : start + _BLOCK]
-        first, size = packed_bytes(start, bits), packed_bytes(len(block), bits)
-        source, whole = packed[first : first + size], len(block) // group
-        columns = source[: whole * words * 4].view("<u4").reshape(whole, words)
-        _add_groups(block[: whole * group].reshape(whole, group), columns, bits, mask)
-        if rest := len(block) - whole * group:
-            # The last, broken group is filled with zeros.
-            end = np.zeros(words * 4, dtype=np.uint8)
-            tail = source[whole * words * 4 :]
-            end[: len(tail)] = tail
-            values = np.zeros((1, group), dtype=np.uint32)
-            _add_groups(values, end.view("<u4").reshape(1, words), bits, mask)
-            block[whole * group :] += values[0, :rest]
+    low, above = packed[: 2 * count].view("<u2"), packed[2 * count :]
+    if bits == _NIBBLE:
+        half = (count + 1) // 2
+        if count % 2 and int(above[-1]) >> 4:
+            raise ValueError("the nibble behind an odd number of packed elements must be zero")
+        _add(total[:half], low[:half], above, nibble=0)
+        _add(total[half:], low[half:], above[: count - half], nibble=4)
+    else:
+        _add(total, low, _words(above, bits) if bits > _LOW_BITS else None)
 
 
-def _group(bits: int) -> tuple[int, int]:
-    """Return how many elements fill how many whole words."""
-    shared = math.gcd(bits, _WORD)
-    return _WORD // shared, bits // shared
+def _words(above: NDArray[np.uint8], bits: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    """Return the bits above the low halves as what they are: bytes, or two of them an element."""
+    return above if bits == _BYTE else above.view("<u2")
 
 
-def _add_groups(
-    total: NDArray[np.uint32], packed: NDArray[np.uint32], bits: int, mask: np.uint32
+def _put_above(
+    above: NDArray[np.uint8] | NDArray[np.uint16], values: NDArray[np.uint32], *, beside: int = 0
 ) -> None:
-    """Add groups, shape ``(groups, words)``, to their elements, shape ``(groups, group)``."""
-    for column in range(total.shape[1]):
-        word, shift = divmod(column * bits, _WORD)
-        value = packed[:, word] >> np.uint32(shift)
-        if shift + bits > _WORD:
-            value |= packed[:, word + 1] << np.uint32(_WORD - shift)
-        if bits < _WORD and shift + bits != _WORD:
-            value &= mask
-        total[:, column] += value
+    """Write the bits above the low halves, or add them beside as many bits that are there."""
+    for start in range(0, len(values), _BLOCK):
+        words = values[start : start + _BLOCK] >> np.uint32(_LOW_BITS)
+        place = above[start : start + _BLOCK]
+        if beside:
+            words <<= np.uint32(beside)
+            words |= place
+        place[:] = words
+
+
+def _add(
+    total: NDArray[np.uint32],
+    low: NDArray[np.uint16],
+    above: NDArray[np.uint8] | NDArray[np.uint16] | None,
+    *,
+    nibble: int | None = None,
+) -> None:
+    """Add low halves and the bits above them: all of ``above``, or the nibble at a bit of it."""
+    memory = np.empty(_BLOCK, dtype=np.uint32)
+    for start in range(0, len(total), _BLOCK):
+        block = total[start : start + _BLOCK]
+        words = memory[: len(block)]
+        if above is not None:
+            words[:] = above[start : start + _BLOCK]
+            if nibble is not None:
+                words >>= np.uint32(nibble)
+                words &= np.uint32(15)
+            words <<= np.uint32(_LOW_BITS)
+            block += words
+        words[:] = low[start : start + _BLOCK]
+        block += words

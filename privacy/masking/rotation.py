@@ -2,7 +2,7 @@ r"""A fixed rotation that spreads each message evenly over its elements, so that
 
 One element of a keyboard's update, the bias of a frequent word, can hold 0.4 of the update's norm,
 and the width of a sum must hold M such elements, unless a device cuts them off. Rotated, no element
-of a vector is much larger than norm / sqrt(elements) ([Kairouz], Section 4). A rotation is
+of a vector is much larger than norm / sqrt(elements) ([Kairouz]). A rotation is
 orthogonal: norms, distances and noise of equal variance everywhere stay what they are, and the sum
 is rotated back once.
 
@@ -68,7 +68,7 @@ def _signs(size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return signs over sqrt(size) for the whole blocks and for the one that overlaps."""
     count = max(size, 8)
     random = np.frombuffer(hashlib.shake_256(_SIGNS).digest(2 * count // 8), dtype=np.uint8)
-    signs = (1.0 - 2.0 * np.unpackbits(random)) / math.sqrt(size)
+    signs = (1.0 - 2.0 * np.unpackbits(random).astype(np.float64)) / math.sqrt(size)
     return signs[:size], signs[count : count + size]
 
 

@@ -150,8 +150,6 @@ class TreeNoise(Calibrated, frozen=True, kw_only=True, tag="ftrl"):
         min_separation: Least distance in rounds of two participations of one person; 1 is every
             round.
         max_participation: Most rounds in which one person takes part, enrolling again included.
-        noise_on: As in ``CentralNoise``. It stays as it is for a whole run: a later round takes
-            out noise that an earlier one put in.
         restart_rounds: For ``tree``, rounds after which a new tree begins; absent is one tree for
             the run. A restart costs privacy and keeps the noise of late rounds small.
         mechanism: ``tree`` draws noise along a binary tree. ``blt`` (buffered linear Toeplitz)
@@ -161,6 +159,8 @@ class TreeNoise(Calibrated, frozen=True, kw_only=True, tag="ftrl"):
             them for a plan's rounds and limits. They stand in the file, since a later release of a
             library could find others in mid-run.
         buffer_scales: For ``blt``, ω of every buffer, above 0; at most 1 together.
+        noise_on: As in ``CentralNoise``. It stays as it is for a whole run: a later round takes
+            out noise that an earlier one put in.
     """
 
     adjacency: Literal["zero-out", "replace-one"]

@@ -20,12 +20,6 @@ from privacy.noise.tree import TreeGaussian
 def noise_mode(settings: PrivacySettings) -> NoiseMode:
     """Return the mode that the settings name."""
     match settings:
-        case NoNoise():
-            return WithoutNoise(settings)
-        case PaperNoise():
-            return PaperRandomisation(settings)
-        case PaperServerNoise():
-            return PaperServerRandomisation(settings)
         case LocalNoise():
             return LocalGaussian(settings)
         case CentralNoise():
@@ -36,5 +30,17 @@ def noise_mode(settings: PrivacySettings) -> NoiseMode:
             )
         case MaskedNoise():
             return MaskedShares(settings)
+        case _:
+            return _without_guarantee(settings)
+
+
+def _without_guarantee(settings: NoNoise | PaperNoise | PaperServerNoise) -> NoiseMode:
+    match settings:
+        case NoNoise():
+            return WithoutNoise(settings)
+        case PaperNoise():
+            return PaperRandomisation(settings)
+        case PaperServerNoise():
+            return PaperServerRandomisation(settings)
         case _:
             assert_never(settings)

@@ -16,9 +16,7 @@ number of rounds, and its noise is that of a prefix sum over as many.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from models.plan.release_record import Metric
 from models.vector.layers import Layer, layers_of, whole_model
@@ -32,6 +30,10 @@ from server.aggregation.settings import (
     LiteralSettings,
     MeanSettings,
 )
+
+if TYPE_CHECKING:
+    # Settings are checked by what lies here, and what reads them loads no torch.
+    from torch import Tensor
 
 WEIGHTS_FIGURE = "weights_so_far"
 """Figure of a round's release under a tree of noise: sums over rounds of V_t, noise included."""
@@ -61,16 +63,16 @@ class SumsForm:
         """Return the elements of the vector."""
         return self.element_count + len(self.layers)
 
-    def fill(self, vector: Tensor, totals: Sequence[float]) -> Tensor:
+    def fill(self, vector: "Tensor", totals: Sequence[float]) -> "Tensor":
         """Write the totals of the weights behind the sums, in place; shape ``(length,)``."""
-        vector[self.element_count :] = self.weight_entry * torch.tensor(totals, dtype=vector.dtype)
+        vector[self.element_count :] = self.weight_entry * vector.new_tensor(totals)
         return vector
 
-    def totals(self, noised: Tensor) -> tuple[float, ...]:
+    def totals(self, noised: "Tensor") -> tuple[float, ...]:
         """Return the noised totals of the weights, V_t, in clients of full weight."""
         return tuple((noised[self.element_count :].double() / self.weight_entry).tolist())
 
-    def divided(self, noised: Tensor, divisors: Sequence[float]) -> Tensor:
+    def divided(self, noised: "Tensor", divisors: Sequence[float]) -> "Tensor":
         """Return the weighted mean, shape ``(element_count,)``, in the vector's memory.
 
         Args:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,15 +51,15 @@ class Closed:
 
     Attributes:
         parameters: The next released parameters, flat float32, shape ``(elements,)``.
-        clipped_count: Clients whose update the server had to clip: no honest one. None under masks,
-            where nobody can see it.
+        clipped_count: Clients whose update the server had to clip, no honest one; None under masks.
         aggregation_weights: None if the noise mode guarantees privacy (weights are functions of
             private updates) or the rule has no weights.
         next_clipping_norm: C of the next round in parameter units, if it follows the clients'.
         screened: Rejected contributions by reason.
         next_typical_norm: Start of the next round's screen, if norms are followed.
-        weights_so_far: Sum over the run's rounds of each layer's noised total weight, in clients,
-            if a tree noises sums; as public as the parameters.
+        noised_weights: Total weight of each layer, in clients, noise included, if sums are noised;
+            as public as the parameters.
+        weights_so_far: Their sum over all rounds of the run, if a tree noises them.
     """
 
     parameters: Tensor
@@ -68,6 +69,7 @@ class Closed:
     next_clipping_norm: float | None = None
     screened: Mapping[str, int] = field(default_factory=dict)
     next_typical_norm: float | None = None
+    noised_weights: tuple[float, ...] | None = None
     weights_so_far: tuple[float, ...] | None = None
 
 
@@ -181,8 +183,8 @@ def close_round(
         privacy, rule, slot_count=closing.slot_count, generator=generator, calibrated=calibrated
     )
     # The noise comes before the step, and nothing that was not noised is used after it.
-    aggregate, weights_so_far = _noised(rule.result(), closing, calibrated)
-    after = next_parameters(parameters, aggregate, closing)
+    noised = _noised(rule.result(), closing, calibrated)
+    after = next_parameters(parameters, noised.aggregate, closing)
     server_half.close(
         None
         if taught is None
@@ -196,25 +198,31 @@ def close_round(
         next_norm,
         {} if screen is None else screen.counts,
         None if screen is None else screen.next_typical_norm,
-        weights_so_far,
+        noised.weights,
+        noised.weights_so_far,
     )
 
 
-def _noised(
-    aggregate: Tensor, closing: Closing, calibrated: CalibratedRound | None
-) -> tuple[Tensor, tuple[float, ...] | None]:
-    """Return the aggregate with the server's noise, and ``Closed.weights_so_far``."""
+class _Noised(NamedTuple):
+    """The aggregate with the server's noise, and the weights as ``Closed`` tells them."""
+
+    aggregate: Tensor
+    weights: tuple[float, ...] | None = None
+    weights_so_far: tuple[float, ...] | None = None
+
+
+def _noised(aggregate: Tensor, closing: Closing, calibrated: CalibratedRound | None) -> _Noised:
     if not len(aggregate):  # A method may share nothing.
-        return aggregate, None
+        return _Noised(aggregate)
     noised, form = closing.mode.at_server(aggregate, closing.generator, calibrated), closing.form
     if form is None:
-        return noised, None
-    totals = form.totals(noised)
+        return _Noised(noised)
+    totals, number = form.totals(noised), closing.round_number
     if not isinstance(closing.privacy, TreeNoise):
-        return form.divided(noised, totals), None
-    number = closing.round_number
+        return _Noised(form.divided(noised, totals), totals)
     so_far = weights_after(closing.weights_so_far, totals, round_number=number)
-    return form.divided(noised, [total / (number or 1) for total in so_far]), so_far
+    divisors = [total / (number or 1) for total in so_far]
+    return _Noised(form.divided(noised, divisors), totals, so_far)
 
 
 def _calibrated(
@@ -260,14 +268,11 @@ def next_parameters(before: Tensor, aggregate: Tensor, closing: Closing) -> Tens
     """Take the server's step along an aggregate, noise and all, and return what is released.
 
     Args:
-        before: As ``parameters`` of ``close_round``.
+        before: As ``parameters`` of ``close_round``; ValueError if they leave the finite numbers.
         aggregate: Of the shared tensors, shape ``(elements,)``; its memory may be used.
-
-    Raises:
-        ValueError: If the result is not finite.
     """
-    step_size, shared = closing.aggregation.server_step_size, _shared_of(before, closing)
-    stepped = torch.add(shared, aggregate, alpha=step_size, out=aggregate)
+    size = closing.aggregation.server_step_size
+    stepped = torch.add(_shared_of(before, closing), aggregate, alpha=size, out=aggregate)
     after = closing.mode.after_step(stepped.float(), closing.generator if closing.seeded else None)
     _check_finite(after)
     if closing.release_step is not None:

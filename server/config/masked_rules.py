@@ -2,14 +2,20 @@
 
 from privacy.noise.masked_settings import MaskedNoise
 from server.aggregation.robust_settings import RobustSettings
-from server.aggregation.settings import AggregationSettings, LiteralSettings
+from server.aggregation.settings import AggregationSettings, LiteralSettings, MeanSettings
 from server.config.rounds import RoundSettings
+
+_NO_CAP = 1_000_000  # What training.example_cap is where nobody set it.
 
 
 def check_masked_sums(
-    privacy: MaskedNoise, aggregation: AggregationSettings, rounds: RoundSettings
+    privacy: MaskedNoise,
+    aggregation: AggregationSettings,
+    rounds: RoundSettings,
+    *,
+    example_cap: int,
 ) -> None:
-    """Check that rule, groups and quorum go with masked sums.
+    """Check that rule, groups, quorum and cap go with masked sums.
 
     A robust rule runs over the groups' means, in which all devices weigh the same.
 
@@ -21,6 +27,14 @@ def check_masked_sums(
         raise ValueError(
             'aggregation.rule = "literal" weighs by a softmax over everybody\'s distances, which '
             'no device knows; use "attentive" or "mean" with privacy.mode = "masked"'
+        )
+    by_examples = isinstance(aggregation, MeanSettings) and aggregation.weighting == "examples"
+    if by_examples and example_cap >= _NO_CAP:
+        raise ValueError(
+            f"training.example_cap must be below {_NO_CAP:,} for aggregation.weighting = "
+            f'"examples" with privacy.mode = "masked", got {example_cap:,}: a device weighs its '
+            "count over the cap, and nobody would weigh more than the noise; set it to what an "
+            'eager person has, or weighting = "equal"'
         )
     if not isinstance(aggregation, RobustSettings):
         return

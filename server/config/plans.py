@@ -9,7 +9,7 @@ from models.settings.weighing import AttentiveWeights, EqualWeights, ExampleWeig
 from models.text.vocabulary import Vocabulary
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.plan_events import sampled_places
-from server.aggregation.settings import AttentiveSettings, MeanSettings
+from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 from server.config.settings import FederationSettings
 from server.config.word_list import WordListSettings
 
@@ -60,16 +60,18 @@ def make_plan(
         growth_stage=None if growth is None else growth.stage_count,
         compression=config.compression,
         evaluation_noise=config.evaluation.noise if kind == "evaluate" else None,
-        weighing=_weighing_of(config),
+        weighing=(
+            weighing_of(config.aggregation)
+            if isinstance(config.privacy, MaskedNoise)
+            else msgspec.UNSET
+        ),
     )
     return plan_of_round(whole, round_number)
 
 
-def _weighing_of(config: FederationSettings) -> Weighing | msgspec.UnsetType:
+def weighing_of(aggregation: AggregationSettings) -> Weighing:
     """Return how devices weigh their own updates, where nobody else can."""
-    if not isinstance(config.privacy, MaskedNoise):
-        return msgspec.UNSET
-    match config.aggregation:
+    match aggregation:
         case AttentiveSettings(attention_strength=strength, grouping=grouping):
             return AttentiveWeights(attention_strength=strength, grouping=grouping)
         case MeanSettings(weighting="examples"):

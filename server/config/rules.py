@@ -98,7 +98,12 @@ def _check_masked(config: FederationSettings) -> None:
             config.compression,
             hides_examples=config.training.example_privacy is not None,
         )
-        check_masked_sums(config.privacy, config.aggregation, config.rounds)
+        check_masked_sums(
+            config.privacy,
+            config.aggregation,
+            config.rounds,
+            example_cap=config.training.example_cap,
+        )
 
 
 def _check_robust(config: FederationSettings) -> None:

@@ -14,8 +14,9 @@ from privacy.noise.registry import noise_mode
 from privacy.noise.secure_gaussian import KEY_BYTES
 from privacy.noise.settings import PrivacySettings
 from privacy.noise.tree import DerivedKeys
+from server.aggregation.noised_sums import SumsForm
 from server.aggregation.settings import AggregationSettings
-from server.closing.close import Closing, close_round
+from server.closing.close import Closed, Closing, close_round
 from server.closing.summing import Contribution
 
 
@@ -33,22 +34,33 @@ class ClosingCoordinator:
     slot_count: int
     generator: torch.Generator = field(default_factory=torch.Generator)
 
+    @property
+    def form(self) -> SumsForm | None:
+        """Return the layout of the sums that are noised; None where their mean is."""
+        return self._closing().form
+
     def publish(self, contributions: Sequence[Contribution]) -> Sequence[Tensor]:
         """Return the one model of a round that began at zero."""
-        closed = close_round(
+        return [self.close(contributions).parameters]
+
+    def close(self, contributions: Sequence[Contribution]) -> Closed:
+        """Return the outcome of a round that began at zero."""
+        return close_round(
             torch.zeros(self.schema.element_count),
             (self._sent(contribution) for contribution in contributions),
-            Closing(
-                schema=self.schema,
-                aggregation=self.aggregation,
-                privacy=self.privacy,
-                slot_count=self.slot_count,
-                generator=self.generator,
-                round_number=1,
-                noise_keys=fresh_keys(),
-            ),
+            self._closing(),
         )
-        return [closed.parameters]
+
+    def _closing(self) -> Closing:
+        return Closing(
+            schema=self.schema,
+            aggregation=self.aggregation,
+            privacy=self.privacy,
+            slot_count=self.slot_count,
+            generator=self.generator,
+            round_number=1,
+            noise_keys=fresh_keys(),
+        )
 
     def _sent(self, contribution: Contribution) -> Contribution:
         """Return a contribution as a device sends it: unchanged if the coordinator can clip it."""

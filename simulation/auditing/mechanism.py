@@ -11,6 +11,8 @@ from typing import NamedTuple
 import msgspec
 import torch
 
+from models.masked.layout import layout_of_sums
+from models.settings.weighing import Weighing
 from models.vector.schema import Schema
 from privacy.accounting.onlookers import AGAINST
 from privacy.auditing.judgement import UNCLAIMED_MULTIPLIER, Judgement, judge
@@ -20,7 +22,8 @@ from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNois
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.plan_events import fixed_slot_count
 from privacy.noise.settings import PrivacySettings
-from server.aggregation.settings import AggregationSettings
+from server.aggregation.settings import AggregationSettings, MeanSettings
+from server.config.plans import weighing_of
 from simulation.auditing.canaries import (
     Canaries,
     CanaryRounds,
@@ -30,7 +33,9 @@ from simulation.auditing.canaries import (
     run_canaries,
 )
 from simulation.auditing.coordinator import ClosingCoordinator, ListeningCoordinator
+from simulation.auditing.masked_sums import UnmaskingCoordinator, faults_of_masked_weights
 from simulation.auditing.rounds_file import RoundsFile
+from simulation.auditing.summed_weights import faults_of_weights
 from simulation.config.simulation import SimulationConfig
 
 _LEAST_ROUNDS = 128
@@ -67,17 +72,29 @@ def subject(
     *,
     slot_count: int,
     seed: int,
+    quorum: int | None = None,
 ) -> Subject:
     """Return a mechanism and canaries that fit it.
 
     An adaptive clip stays at its start: the aggregate is audited, not the count beside it.
-    ``slot_count`` is M; the seed fixes directions and uncalibrated draws.
+    ``slot_count`` is M; the seed fixes directions and uncalibrated draws. Under masks ``quorum``,
+    or else all places, says how many shares of the noise there are.
 
     Raises:
         AuditError: If the model is too large, or too small for canaries.
     """
     if isinstance(privacy, AdaptiveClippingSettings) and privacy.adaptive_clipping is not None:
         privacy = msgspec.structs.replace(privacy, adaptive_clipping=None)
+    if isinstance(privacy, MaskedNoise):
+        privacy = msgspec.structs.replace(privacy, adaptive_clipping=None)
+        return _masked_subject(
+            schema,
+            weighing_of(aggregation),
+            privacy,
+            slot_count=slot_count,
+            quorum=quorum or slot_count,
+            seed=seed,
+        )
     is_local = isinstance(privacy, LocalNoise)
     canaries = make_canaries(
         schema,
@@ -93,6 +110,28 @@ def subject(
         else ClosingCoordinator(schema, aggregation, privacy, slot_count, uncalibrated)
     )
     return Subject(coordinator, canaries, privacy)
+
+
+def _masked_subject(
+    schema: Schema,
+    weighing: Weighing,
+    privacy: MaskedNoise,
+    *,
+    slot_count: int,
+    quorum: int,
+    seed: int,
+) -> Subject:
+    honest = privacy.honest_contributors(quorum)
+    canaries = make_canaries(
+        schema,
+        privacy,
+        # Nobody is hidden by the others in a sum, but each needs a direction, and has a share.
+        count=min(honest, crowd_size(MeanSettings(), schema, slot_count)),
+        opposes=privacy.adjacency == "replace-one",
+        generator=torch.Generator().manual_seed(seed),
+    )
+    layout = layout_of_sums(schema, weighing, privacy, cohort_size=slot_count, quorum=quorum)
+    return Subject(UnmaskingCoordinator(layout, privacy, canaries, honest), canaries, privacy)
 
 
 def slot_count_of(config: SimulationConfig, population_size: int) -> int:
@@ -195,4 +234,13 @@ def audit_mechanism(
         before=None if kept is None else kept.read(),
         after_round=after_round,
     )
-    return judge_rounds(subject.privacy, rounds)
+    judged = judge_rounds(subject.privacy, rounds)
+    match subject.coordinator:
+        case ClosingCoordinator() as closing:
+            weights = faults_of_weights(closing)
+        case UnmaskingCoordinator() as unmasking:
+            weights = faults_of_masked_weights(unmasking)
+        case _:
+            return judged
+    faults = [*judged.faults, *weights]
+    return msgspec.structs.replace(judged, faults=faults)

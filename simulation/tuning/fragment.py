@@ -86,7 +86,8 @@ def _rounds(candidate: Candidate, deployment: Deployment) -> dict[str, Any]:
             "selection": "sampled",
             "participation_rate": candidate.cohort / deployment.population_size,
             "population_size": deployment.population_size,
-            "quorum": 1,
+            # Devices ask how few may come where an empty place is no zero.
+            "quorum": max(1, candidate.cohort // 2) if candidate.noises_sums else 1,
             "close_early": False,
         }
     if candidate.mode == "masked":

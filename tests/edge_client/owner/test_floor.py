@@ -242,9 +242,14 @@ def test_the_noise_of_a_device_itself_keeps_the_budget_under_every_floor() -> No
     assert refused.value.code == "floor_noise_multiplier"
 
 
-@pytest.mark.parametrize("name", ["mode central", "mode local"])
+@pytest.mark.parametrize("name", ["mode central", "mode local", "noise on sums"])
 def test_only_places_that_a_guarantee_fixes_stand_in_for_a_quorum(name: str) -> None:
-    privacy = central(noise_multiplier=1.0) if name == "mode central" else local()
+    privacy = {
+        "mode central": central(noise_multiplier=1.0),
+        "mode local": local(),
+        # Sums are divided by the weight that came, so an empty place is no zero.
+        "noise on sums": msgspec.structs.replace(central(noise_multiplier=1.0), noise_on="sums"),
+    }[name]
     floor = msgspec.structs.replace(FLOOR, modes=frozenset({"central", "local"}))
     asked = plan(privacy=privacy, quorum=1)
 

@@ -17,8 +17,9 @@ from privacy.accounting.discrete_noise import (
 def probabilities(variance: float, reach: int = 200) -> np.ndarray:
     """Return the discrete Gaussian on -reach..reach."""
     places = np.arange(-reach, reach + 1)
-    weights = np.exp(-(places**2) / (2 * variance))
-    return weights / weights.sum()
+    weights: np.ndarray = np.exp(-(places**2) / (2 * variance))
+    weights /= weights.sum()
+    return weights
 
 
 @pytest.mark.parametrize("std", [0.5, 0.6, 0.75, 1.0])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,8 @@ def key(number: int) -> bytes:
 
 def total(rounded: list[np.ndarray], grid: Grid) -> np.ndarray:
     """Return the sum of rounded messages modulo 2^bits."""
-    return (sum(rounded) % 2**grid.bits).astype(np.uint32)
+    whole: np.ndarray = np.sum(rounded, axis=0) % 2**grid.bits
+    return whole.astype(np.uint32)
 
 
 def length(rounded: np.ndarray, grid: Grid) -> float:
@@ -182,6 +184,7 @@ def test_rounding_and_noise_are_not_the_same_for_two_keys() -> None:
     message = np.full(50, 0.1)
 
     assert np.array_equal(to_grid(message, grid, key(1)), to_grid(message, grid, key(1)))
+    assert np.array_equal(message, np.full(50, 0.1))
     assert not np.array_equal(to_grid(message, grid, key(1)), to_grid(message, grid, key(2)))
 
 
@@ -194,12 +197,13 @@ def test_rounding_and_noise_are_not_the_same_for_two_keys() -> None:
         ({"contributors": 2**31}, "does not fit in 32 bits"),
         ({"honest": 6}, r"honest must be in 1\.\.contributors, got 6 of 5"),
         ({"honest": 0}, "got 0 of 5"),
-        ({"sensitivity": 0.5}, "sensitivity from norm to twice it"),
+        ({"sensitivity": 0.5}, r"must be the norm 1\.0 or twice it, got 0\.5"),
+        ({"sensitivity": 1.5}, r"must be the norm 1\.0 or twice it, got 1\.5"),
         ({"norm": math.nan}, "got nan"),
         ({"element_count": 0}, "element_count must be >= 1, got 0"),
         ({"noise_multiplier": -1.0}, "must be >= 0 and finite, got -1"),
     ],
 )
-def test_messages_that_no_grid_can_hold_are_refused(change: dict[str, float], rule: str) -> None:
+def test_messages_that_no_grid_can_hold_are_refused(change: dict[str, Any], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
         choose_grid(dataclasses.replace(SMALL, **change))

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
-from privacy.noise.settings import PrivacySettings
+from privacy.noise.settings import PrivacySettings, noises_sums
 
 COMMON = {
     "clipping_norm": 1.0,
@@ -39,6 +39,25 @@ def test_no_value_that_decides_the_guarantee_has_a_default(mode: str, name: str)
 
     with pytest.raises(msgspec.ValidationError, match=f"missing required field `{name}`"):
         read(tables)
+
+
+@pytest.mark.parametrize("mode", ["central", "ftrl"])
+def test_settings_that_say_nothing_of_sums_are_written_as_they_were(mode: str) -> None:
+    encoded = msgspec.json.encode(read(WHOLE[mode]), order="deterministic")
+
+    # An earlier device refuses a key that it does not know.
+    assert b"noise_on" not in encoded
+    assert not noises_sums(read(WHOLE[mode]))
+    assert not noises_sums(read({**WHOLE[mode], "noise_on": "mean"}))
+
+
+@pytest.mark.parametrize("mode", ["central", "ftrl"])
+def test_noise_on_sums_is_told_wherever_settings_are(mode: str) -> None:
+    settings = read({**WHOLE[mode], "noise_on": "sums"})
+
+    assert noises_sums(settings)
+    assert b'"noise_on":"sums"' in msgspec.json.encode(settings)
+    assert "sensitivity of the sums of updates and of weights" in settings.guarantee
 
 
 @pytest.mark.parametrize("mode", WHOLE)

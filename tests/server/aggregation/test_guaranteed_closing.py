@@ -213,7 +213,9 @@ def hypernetwork(settings: HypernetworkSettings = TINY) -> HypernetworkHalf:
     return HypernetworkHalf(settings, Schema((MADE,)), run_seed=1, initial=torch.ones(2000))
 
 
-def teach(updates: list[Tensor], *, schema: Schema = GENERATING) -> tuple[Closed, Tensor]:
+def teach(
+    updates: list[Tensor], *, schema: Schema = GENERATING, privacy: CentralNoise = CENTRAL
+) -> tuple[Closed, Tensor]:
     """Return the round's outcome and how φ moved."""
     half = hypernetwork()
     before = half.state()["phi"]
@@ -223,7 +225,7 @@ def teach(updates: list[Tensor], *, schema: Schema = GENERATING) -> tuple[Closed
         Closing(
             schema=schema,
             aggregation=EQUAL,
-            privacy=CENTRAL,
+            privacy=privacy,
             slot_count=10,
             generator=torch.Generator(),
             personalisation=half,
@@ -246,6 +248,28 @@ def test_aggregate_and_hypernetwork_share_out_one_noise_multiplier() -> None:
     # (0.2 / 0.8485)² + (0.05 / 0.2121)² = 1 / 3², the multiplier of the ledger.
     assert_std(closed.parameters, 0.6 * math.sqrt(2))
     assert_std(moved, 0.15 * math.sqrt(2))
+
+
+def test_sums_and_hypernetwork_share_out_one_noise_multiplier() -> None:
+    summed = msgspec.structs.replace(CENTRAL, noise_multiplier=0.03, noise_on="sums")
+
+    closed, moved = teach([trained(0.0)] * 8, privacy=summed)
+
+    # √2 times 0.03 * 2 * √1.1 over eight clients, whose weight is known to 0.14 of one; and √2
+    # times 0.03 * 0.5 / 10 as ever.
+    expected = 0.03 * 2 * math.sqrt(1.1) * math.sqrt(2) / 8
+    assert float(closed.parameters.std()) == pytest.approx(expected, rel=0.06)
+    assert_std(moved, 0.0015 * math.sqrt(2))
+
+
+def test_where_nothing_is_shared_no_sum_of_weights_is_released() -> None:
+    summed = msgspec.structs.replace(CENTRAL, noise_on="sums")
+
+    closed, moved = teach([torch.ones(2000)], schema=Schema((MADE,)), privacy=summed)
+
+    assert closed.parameters.shape == (0,)
+    assert closed.noised_weights is None
+    assert_std(moved, 0.15)
 
 
 def test_aggregate_and_hypernetwork_have_draws_of_their_own() -> None:

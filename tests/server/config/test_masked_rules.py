@@ -18,12 +18,13 @@ adjacency = "zero-out"
 """
 GROUPS = f"{MASKED}groups = 4\n"
 EQUAL = 'rule = "mean"\nweighting = "equal"'
-TRAINING = "learning_rate = 0.5\nbatch_size = 2\nbptt_steps = 3"
+TRAINING = "learning_rate = 0.5\nbatch_size = 2\nbptt_steps = 3\nexample_cap = 500"
 
 
 def config(
     privacy: str = MASKED,
     aggregation: str = 'rule = "attentive"',
+    *,
     rounds: str = "cohort_size = 10",
     training: str = TRAINING,
     model: str = 'family = "gru_lm"\nvocabulary_size = 100\nhidden_size = 2\ntied = false',
@@ -93,6 +94,10 @@ def test_devices_of_a_group_weigh_alike_under_a_robust_rule(rule: str) -> None:
     ("changes", "message"),
     [
         ({"aggregation": 'rule = "literal"'}, "a softmax over everybody's distances"),
+        (
+            {"aggregation": 'rule = "mean"', "training": TRAINING.replace("500", "1_000_000")},
+            "training.example_cap must be below 1,000,000",
+        ),
         ({"aggregation": 'rule = "median"'}, "privacy.groups must be >= 3"),
         (
             {"privacy": GROUPS, "aggregation": 'rule = "krum"\nattackers = 1'},

@@ -121,6 +121,18 @@ def test_attention_above_a_half_tells_its_price(strength: float, *, is_told: boo
     assert prices == ([pytest.approx(expected, abs=0.006)] if is_told else [])
 
 
+@pytest.mark.parametrize(("strength", "most"), [(0.9, 2.46), (-0.9, 2.46), (3.0, 20.1)])
+def test_attention_under_noise_on_sums_tells_the_most_that_it_can_cost(
+    strength: float, most: float
+) -> None:
+    # Noise on the mean has no bound for the latter two under one clip over several layers.
+    aggregation = f"{ATTENTIVE}\nattention_strength = {strength}"
+
+    lines = outlook(config(f'{CENTRAL}\nnoise_on = "sums"', aggregation=aggregation))
+
+    assert any(f"costs at most {most:g} times the noise of equal weights" in line for line in lines)
+
+
 @pytest.mark.parametrize(("strength", "is_told"), [(-0.5, False), (-0.9, True)])
 def test_attention_to_those_who_moved_least_tells_its_price_too(
     strength: float, *, is_told: bool

@@ -1,3 +1,4 @@
+import math
 import os
 import random
 from collections.abc import Sequence
@@ -14,7 +15,9 @@ from torch import Tensor
 from models.vector.schema import Schema, TensorSpec
 from privacy.auditing.scores import AuditError
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.gaussian import CentralGaussian
 from privacy.noise.masked_settings import MaskedNoise
+from privacy.noise.mode import CalibratedRound
 from privacy.noise.settings import NoNoise, PaperServerNoise
 from server.aggregation.settings import AttentiveSettings, MeanSettings
 from server.closing.summing import Contribution
@@ -55,6 +58,7 @@ def central(
     clipping_norm: float = 0.5,
     adjacency: Literal["zero-out", "replace-one"] = "zero-out",
     clipping: Literal["flat", "per-layer"] = "flat",
+    noise_on: Literal["mean", "sums"] = "mean",
 ) -> CentralNoise:
     return CentralNoise(
         clipping_norm=clipping_norm,
@@ -63,6 +67,7 @@ def central(
         delta=1e-6,
         epsilon_budget=8.0,
         adjacency=adjacency,
+        noise_on=noise_on,
     )
 
 
@@ -121,6 +126,53 @@ def test_the_real_close_has_the_noise_it_claims(truth: float) -> None:
     assert found.faults == []
     assert found.claimed_epsilon is not None
     assert 0 < found.bound.epsilon < found.claimed_epsilon
+
+
+def test_noise_on_sums_is_what_is_claimed() -> None:
+    summed = central(1.0, noise_on="sums")
+    mechanism = subject(SCHEMA, AttentiveSettings(), summed, slot_count=SLOTS, seed=1)
+
+    found = audited(mechanism)
+
+    # A tenth of the squared sensitivity is the weights', in which canaries are not scored. With
+    # 3,200 scores the standard error is 4 %.
+    assert found.estimate.noise_multiplier == pytest.approx(math.sqrt(1.1), rel=0.12)
+    assert found.faults == []
+
+
+def test_halved_noise_on_sums_is_caught() -> None:
+    summed = central(1.0, noise_on="sums")
+    halved = central(0.5, noise_on="sums")
+    claimed = subject(SCHEMA, EQUAL, summed, slot_count=SLOTS, seed=1)
+    faulty = subject(SCHEMA, EQUAL, halved, slot_count=SLOTS, seed=1)
+
+    found = audited(claimed, coordinator=faulty.coordinator)
+
+    assert any("too little noise" in fault for fault in found.faults)
+
+
+def test_weights_that_are_not_noised_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    summed = central(1.0, noise_on="sums")
+    claimed = subject(SCHEMA, EQUAL, summed, slot_count=SLOTS, seed=1)
+    whole = CentralGaussian.at_server
+
+    def spared(
+        mode: CentralGaussian,
+        aggregate: Tensor,
+        generator: torch.Generator,
+        calibrated: CalibratedRound | None = None,
+    ) -> Tensor:
+        whole(mode, aggregate[: SCHEMA.element_count], generator, calibrated)
+        return aggregate
+
+    monkeypatch.setattr(CentralGaussian, "at_server", spared)
+
+    found = audited(claimed)
+
+    assert found.faults == [
+        "too little noise on the weights: 0 clients, 3.32 are claimed; what is divided by them "
+        "tells who came"
+    ]
 
 
 def test_halved_noise_is_caught() -> None:

@@ -56,7 +56,11 @@ def parameters_after(
     "settings",
     [
         ("aggregation.attention_strength=-1.0", "privacy.clipping=per-layer"),
-        ("privacy.adaptive_clipping={count_noise_std=3.0}", "aggregation={rule='mean'}"),
+        (
+            "privacy.adaptive_clipping={count_noise_std=3.0}",
+            "aggregation={rule='mean'}",
+            "training.example_cap=100",
+        ),
         ('personalisation={method="fedper"}', "model.tied=false", "privacy.groups=3"),
         GROWING,
     ],

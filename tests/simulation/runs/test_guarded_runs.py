@@ -241,6 +241,28 @@ def test_a_run_with_buffers_that_was_stopped_ends_in_the_same_bits(
 
 
 @pytest.mark.slow
+def test_a_tree_of_noise_on_sums_that_was_killed_ends_in_the_same_bits(
+    guarded: Configured, population: Population, tmp_path: Path
+) -> None:
+    rounds = {"cap": 2, "cohort_size": 2, "quorum": 2, "deadline_s": 10.0}
+    attentive = {"rule": "attentive", "attention_strength": 1.0}
+    config, tables = guarded(
+        privacy=TREE | {"noise_on": "sums"}, aggregation=attentive, rounds=rounds
+    )
+    whole, killed, keys = tmp_path / "whole", tmp_path / "killed", DerivedKeys(bytes(32))
+    run_simulation(config, tables, population, whole, RunOptions(), noise_keys=keys)
+    stopping = RunOptions(reporter=StopsAfter(1))
+    with pytest.raises(RunKilledError):
+        run_simulation(config, tables, population, killed, stopping, noise_keys=keys)
+    run_simulation(config, tables, population, killed, RunOptions(), noise_keys=keys)
+
+    assert torch.equal(parameters_of(killed), parameters_of(whole))
+    # A sum of weights for each layer, over the rounds so far.
+    counts = [len(str(row["weights_so_far"]).split()) for row in read_metrics(killed)]
+    assert counts == [len(config.schema.tensors)] * 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("privacy", [CENTRAL, TREE], ids=["central", "ftrl"])
 def test_compressed_updates_cost_what_others_do_and_get_the_same_noise(
     guarded: Configured,

@@ -76,6 +76,19 @@ def test_a_budget_below_everything_measured_is_refused_with_the_smallest_epsilon
         recommended([measured(1, 200), measured(4, 120)], 0.5)
 
 
+def test_the_settings_say_what_is_noised() -> None:
+    trial = measured(4, 120)
+    assert trial.candidate is not None
+    summed = msgspec.structs.replace(
+        trial, candidate=msgspec.structs.replace(trial.candidate, noise_on="sums")
+    )
+
+    text = fragment(summed, DEPLOYMENT, target_epsilon=6)
+
+    assert tomllib.loads(text)["privacy"]["noise_on"] == "sums"
+    assert tomllib.loads(text)["rounds"]["quorum"] == 250
+
+
 @pytest.mark.parametrize("mode", ["central", "local", "ftrl", "masked"])
 def test_the_settings_are_what_a_coordinator_reads(mode: Mode) -> None:
     text = fragment(measured(4, 120, mode=mode), DEPLOYMENT, target_epsilon=6)
