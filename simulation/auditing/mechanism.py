@@ -33,7 +33,7 @@ from simulation.auditing.canaries import (
     run_canaries,
 )
 from simulation.auditing.coordinator import ClosingCoordinator, ListeningCoordinator
-from simulation.auditing.masked_sums import UnmaskingCoordinator, faults_of_masked_weights
+from simulation.auditing.masked_sums import UnmaskingCoordinator
 from simulation.auditing.rounds_file import RoundsFile
 from simulation.auditing.summed_weights import faults_of_weights
 from simulation.config.simulation import SimulationConfig
@@ -235,12 +235,5 @@ def audit_mechanism(
         after_round=after_round,
     )
     judged = judge_rounds(subject.privacy, rounds)
-    match subject.coordinator:
-        case ClosingCoordinator() as closing:
-            weights = faults_of_weights(closing)
-        case UnmaskingCoordinator() as unmasking:
-            weights = faults_of_masked_weights(unmasking)
-        case _:
-            return judged
-    faults = [*judged.faults, *weights]
+    faults = [*judged.faults, *faults_of_weights(subject.coordinator)]
     return msgspec.structs.replace(judged, faults=faults)
