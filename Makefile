@@ -5,7 +5,6 @@ BIN := .venv/bin
 STAMP := .venv/.ready
 PACKAGES := privacy models server edge_client export simulation
 SOURCES := $(PACKAGES) tests benchmarks examples deploy
-PROTOS := protos/federation_pb2.py protos/federation_pb2.pyi protos/federation_pb2_grpc.py protos/federation_pb2_grpc.pyi
 
 # Devices and commands start by the hundred: each would compile every module it loads anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -73,8 +72,8 @@ wheel: $(STAMP) ## Build dist/sotto-*.whl, which has the same bytes each time
 
 sbom: $(STAMP) ## Write a CycloneDX bill of materials for each list, dist/sbom/*.cdx.json
 	@mkdir -p dist/sbom
-	@for list in lock/dev lock/server lock/serve device/predict device/train; do \
-		case $$list in *predict|*serve) torch=;; *) torch=deploy/lock/torch.txt;; esac; \
+	@for list in lock/dev lock/server lock/helper lock/serve device/predict device/train; do \
+		case $$list in *predict|*serve|*helper) torch=;; *) torch=deploy/lock/torch.txt;; esac; \
 		cat deploy/$$list.txt $$torch | $(BIN)/python -P -W ignore -m cyclonedx_py requirements \
 			--pyproject pyproject.toml --output-reproducible --of JSON --validate \
 			-o dist/sbom/$${list#*/}.cdx.json - || exit 1; \

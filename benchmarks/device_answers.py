@@ -22,7 +22,7 @@ from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.parts.two_answers import verdict
 from benchmarks.parts.two_parties import Parties
 from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
-from edge_client.owner.floor import write_starting_floor
+from edge_client.owner.starting_floor import write_starting_floor
 
 MODELS, QUICK_MODELS = 200, 20
 

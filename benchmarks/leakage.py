@@ -110,6 +110,16 @@ def modes() -> list[Mode]:
             f"central, z = 1, noise as in a cohort of {CROWD:,}", as_in_a_crowd, has_release=False
         ),
         Mode("local, z = 1", {"mode": "local", **calibrated}),
+        Mode(
+            f"masked, z = 1, cohort of {COHORT}",
+            {
+                "mode": "masked",
+                "adjacency": "zero-out",
+                "coordinator_epsilon_budget": 1e6,
+                "honest_share": 1.0,
+                **calibrated,
+            },
+        ),
     ]
 
 

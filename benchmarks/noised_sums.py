@@ -41,7 +41,8 @@ from simulation.figures.over_seeds import over_seeds
 from simulation.population.dealing import build_population
 from simulation.population.population import Population
 from simulation.runs.runner import RunOptions, run_simulation
-from simulation.tuning.candidate import Candidate, Deployment, promise_of, trial_tables
+from simulation.tuning.candidate import Candidate, Deployment, promise_of
+from simulation.tuning.trial import trial_tables
 from simulation.workers.processes import processor_count
 
 CLIENTS, LAYERS, WIDTH = 100, 6, 20_000
@@ -164,6 +165,7 @@ def train(
         tables,
         candidate,
         promise_of(candidate, deployment, schema),
+        deployment=deployment,
         cohort_at_hand=config.rounds.cohort_size_of(len(population.clients)),
         schema=schema,
     )

@@ -28,15 +28,16 @@ from edge_client.owner.floor import (
     check_authority,
     check_data,
     read_floor,
-    write_starting_floor,
 )
 from edge_client.owner.floor_in_words import floor_in_words
+from edge_client.owner.pinned_helper import helper_in_words, read_helper
 from edge_client.owner.sensors import system_sensors
 from edge_client.owner.settings import (
     ClientSettingsError,
     read_client_settings,
     write_starting_settings,
 )
+from edge_client.owner.starting_floor import write_starting_floor
 from edge_client.owner.traffic import Traffic
 from edge_client.wire.enrolling import enrol_device
 from edge_client.wire.refusal import RefusedError, UnreachableError
@@ -167,6 +168,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _enrol(asked: Enrolling) -> int:
     """Turn an invite into this device's identity."""
     invite, passphrase = read_invite(asked.invite), asked.passphrase
+    authority, helper = invite.ca_certificate, None
+    if invite.helper is not None:
+        helper = read_helper(invite.helper, authority=authority, now=time.time()).sha256.hex()
     folder = DeviceFolder(asked.folder)
     # A device that enrols again has a floor, which may pin authorities.
     pinned = read_floor(folder.floor).authorities if folder.floor.exists() else None
@@ -174,12 +178,20 @@ def _enrol(asked: Enrolling) -> int:
     enrolment = asyncio.run(
         enrol_device(folder, invite, now=time.time(), passphrase=passphrase, authorities=pinned)
     )
-    write_starting_floor(folder.floor, accepts_no_guarantee=asked.accept_no_guarantee)
+    write_starting_floor(
+        folder.floor,
+        accepts_no_guarantee=asked.accept_no_guarantee,
+        helper=helper,
+    )
     write_starting_settings(folder.client_settings)
     print(f"enrolled as {enrolment.client_name} at {enrolment.device_address}")
     print(f"what it accepts: {folder.floor}; when it works: {folder.client_settings}")
     try:
-        print("\n".join(floor_in_words(read_floor(folder.floor))))
+        floor = read_floor(folder.floor)
+        print("\n".join(floor_in_words(floor)))
+        if invite.helper is not None:
+            _, told = helper_in_words(invite.helper, floor.helpers, authority=authority)
+            print(told)
     except FloorError as error:
         # Enrolled again with a floor of its own, which the device asks for before it works.
         print(error)
@@ -280,7 +292,9 @@ def _show(findings: "list[Finding]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("", "what", "found", box=None)
+    table = Table("", "what", box=None)
+    # A digest is there to be compared: where it does not fit a line, it goes on in the next.
+    table.add_column("found", overflow="fold")
     for finding in findings:
         mark = "[green]ok[/]" if finding.good else "[red]no[/]"
         table.add_row(mark, finding.subject, finding.text)

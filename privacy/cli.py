@@ -89,7 +89,8 @@ def _epsilon(asked: Epsilon) -> None:
     Compute epsilon of one enrolled person over a whole run, evaluations by devices included, with
     two accountants, and refuse where they differ by more than max(0.02, 1 %). Ask about a
     federation's file, about a setting given by flags, or about a ledger. --json has epsilon,
-    epsilon_pld, epsilon_prv, rho and delta; null if one does not apply or has no bound.
+    epsilon_pld, epsilon_prv, rho and delta, all against readers of releases, and
+    coordinator_epsilon; null if one does not apply or has no bound.
     """
     if asked.ledger is not None:
         answer = budget_commands.epsilon_of_ledger(asked.ledger, asked)
@@ -97,6 +98,8 @@ def _epsilon(asked: Epsilon) -> None:
         answer = budget_commands.epsilon_of_plan(asked.plan, second_opinion=asked.second_opinion)
     elif asked.source == "ftrl":
         answer = budget_commands.epsilon_of_correlated(asked)
+    elif asked.source == "masked":
+        answer = budget_commands.epsilon_of_masked(asked)
     else:
         answer = budget_commands.epsilon_of_sampled(asked)
     _tell(answer, as_json=asked.json)

@@ -99,7 +99,7 @@ class WorkOrder(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., retry_after: _Optional[_Union[RetryAfter, _Mapping]] = ..., lease_ended: _Optional[_Union[LeaseEnded, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("nonce", "round_number", "slot", "remaining_ms", "plan", "base_sha256", "upload_bytes", "download_bytes", "attempt", "deadline_ms", "coordinator", "generated_bytes", "hypernetwork_bytes", "moved", "software_version", "plan_signature")
+    __slots__ = ("nonce", "round_number", "slot", "remaining_ms", "plan", "base_sha256", "upload_bytes", "download_bytes", "attempt", "deadline_ms", "coordinator", "generated_bytes", "hypernetwork_bytes", "moved", "software_version", "plan_signature", "helper_certificate")
     NONCE_FIELD_NUMBER: _ClassVar[int]
     ROUND_NUMBER_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +116,7 @@ class Lease(_message.Message):
     MOVED_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
     PLAN_SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    HELPER_CERTIFICATE_FIELD_NUMBER: _ClassVar[int]
     nonce: bytes
     round_number: int
     slot: int
@@ -132,7 +133,8 @@ class Lease(_message.Message):
     moved: _containers.RepeatedCompositeFieldContainer[MovedModel]
     software_version: str
     plan_signature: bytes
-    def __init__(self, nonce: _Optional[bytes] = ..., round_number: _Optional[int] = ..., slot: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., plan: _Optional[bytes] = ..., base_sha256: _Optional[bytes] = ..., upload_bytes: _Optional[int] = ..., download_bytes: _Optional[int] = ..., attempt: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., coordinator: _Optional[_Union[Certificates, _Mapping]] = ..., generated_bytes: _Optional[int] = ..., hypernetwork_bytes: _Optional[int] = ..., moved: _Optional[_Iterable[_Union[MovedModel, _Mapping]]] = ..., software_version: _Optional[str] = ..., plan_signature: _Optional[bytes] = ...) -> None: ...
+    helper_certificate: bytes
+    def __init__(self, nonce: _Optional[bytes] = ..., round_number: _Optional[int] = ..., slot: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., plan: _Optional[bytes] = ..., base_sha256: _Optional[bytes] = ..., upload_bytes: _Optional[int] = ..., download_bytes: _Optional[int] = ..., attempt: _Optional[int] = ..., deadline_ms: _Optional[int] = ..., coordinator: _Optional[_Union[Certificates, _Mapping]] = ..., generated_bytes: _Optional[int] = ..., hypernetwork_bytes: _Optional[int] = ..., moved: _Optional[_Iterable[_Union[MovedModel, _Mapping]]] = ..., software_version: _Optional[str] = ..., plan_signature: _Optional[bytes] = ..., helper_certificate: _Optional[bytes] = ...) -> None: ...
 
 class MovedModel(_message.Message):
     __slots__ = ("base_sha256", "download_bytes")
@@ -287,7 +289,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("run", "round_number", "phase", "enrolled_clients", "connected_clients", "leased_clients", "committed_clients", "remaining_ms", "paused", "guarantee", "software_version", "personalisation", "growth", "shortage")
+    __slots__ = ("run", "round_number", "phase", "enrolled_clients", "connected_clients", "leased_clients", "committed_clients", "remaining_ms", "paused", "guarantee", "software_version", "personalisation", "growth", "shortage", "spent", "helper")
     RUN_FIELD_NUMBER: _ClassVar[int]
     ROUND_NUMBER_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -302,6 +304,8 @@ class StatusResponse(_message.Message):
     PERSONALISATION_FIELD_NUMBER: _ClassVar[int]
     GROWTH_FIELD_NUMBER: _ClassVar[int]
     SHORTAGE_FIELD_NUMBER: _ClassVar[int]
+    SPENT_FIELD_NUMBER: _ClassVar[int]
+    HELPER_FIELD_NUMBER: _ClassVar[int]
     run: str
     round_number: int
     phase: str
@@ -316,7 +320,9 @@ class StatusResponse(_message.Message):
     personalisation: str
     growth: str
     shortage: str
-    def __init__(self, run: _Optional[str] = ..., round_number: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled_clients: _Optional[int] = ..., connected_clients: _Optional[int] = ..., leased_clients: _Optional[int] = ..., committed_clients: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., paused: _Optional[bool] = ..., guarantee: _Optional[str] = ..., software_version: _Optional[str] = ..., personalisation: _Optional[str] = ..., growth: _Optional[str] = ..., shortage: _Optional[str] = ...) -> None: ...
+    spent: str
+    helper: str
+    def __init__(self, run: _Optional[str] = ..., round_number: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled_clients: _Optional[int] = ..., connected_clients: _Optional[int] = ..., leased_clients: _Optional[int] = ..., committed_clients: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., paused: _Optional[bool] = ..., guarantee: _Optional[str] = ..., software_version: _Optional[str] = ..., personalisation: _Optional[str] = ..., growth: _Optional[str] = ..., shortage: _Optional[str] = ..., spent: _Optional[str] = ..., helper: _Optional[str] = ...) -> None: ...
 
 class ListRoundsRequest(_message.Message):
     __slots__ = ("first_round",)

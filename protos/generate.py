@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PROTOS = ("federation", "keyboard")
+PROTOS = ("federation", "helper", "keyboard")
 GENERATED = [
     proto + ending
     for proto in PROTOS

@@ -17,6 +17,9 @@ PROTOCOL_VERSION = 2
 2: plans are signed, and a sealed message's header has the plan's digest.
 """
 
+HELPER_VERSION = 1
+"""Version of the contract between a coordinator and a helper, which others may update later."""
+
 
 def version_mismatch(theirs: int, *, us: str, them: str) -> str | None:
     """Return one line that says which side is older, or None if both speak the same version.

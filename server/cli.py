@@ -15,16 +15,20 @@ from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
 from privacy.foundation.memory_pool import keep_freed_memory
-from privacy.identities.certificates import CertificateError
+from privacy.identities.certificates import CertificateError, certificate_time, read_certificate
 from privacy.identities.keys import KeyFileError
+from privacy.masking.helper_answer import AnswerError
 from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.masked_settings import MaskedNoise
 from server.config.federation import ConfigError, preset_text, settings_text
 from server.devices.clients import UnknownClientError
+from server.devices.known_helper import HelperMissingError
 from server.operating.backup import BackupError, create_backup, restore_backup
 from server.operating.commands import Federation
 from server.operating.flags import (
     Backup,
     Founding,
+    HelperAdmission,
     Hosted,
     Invites,
     OneClient,
@@ -50,10 +54,12 @@ _FAILURES = (
     AccountantsDisagreeError,
     AdminCallError,
     AlreadyRunningError,
+    AnswerError,
     BackupError,
     CertificateError,
     ConfigError,
     FoundingError,
+    HelperMissingError,
     InstallationError,
     KeyFileError,
     LedgerError,
@@ -75,6 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         (
             *(_init, _token, _run, _status, _rounds, _ledger, _pause, _resume, _drain),
             *(_revoke, _forget, _rotate_keys, _rotate_issuing_key, _replace_authority),
+            _admit_helper,
             *(_backup, _restore),
         ),
         allow_abbrev=False,
@@ -98,6 +105,10 @@ def _init(asked: Founding) -> None:
     print(f"founded a federation in {asked.folder}")
     print(f"devices reach it at {founded.listen.advertised_host}; settings: federation.toml there")
     print("authority/authority.key there is needed once a year: keep it somewhere else")
+    if isinstance(founded.privacy, MaskedNoise):
+        print(f"next: give {asked.folder}/authority/authority.crt to whoever runs the helper, for")
+        print("`sotto-helper init`; the request that it makes is for `sotto-server admit-helper`")
+        return
     print(f"next: sotto-server token {asked.folder} --count 1")
 
 
@@ -225,6 +236,23 @@ def _replace_authority(asked: Succeeding) -> None:
     print(f"take authority/authority.key away from {asked.folder}, and destroy authority.former")
 
 
+def _admit_helper(asked: HelperAdmission) -> None:
+    """Certify a helper's request, for a year.
+
+    Needs the authority's key: what a coordinator could certify by itself would be no second party.
+    """
+    federation = Federation(asked.folder)
+    request, admitted = federation.admit_helper(
+        asked.request, asked.authority_key, passphrase_in(asked.passphrase_file)
+    )
+    wrapping = read_certificate(admitted.wrapping)
+    print(f"certified the request {request.sha256}: have its owner tell you that in another way,")
+    print(f"and run no round before. It is good until {certificate_time(wrapping.not_after)}")
+    print(f"its wrapping key's certificate is {wrapping.sha256.hex()}, which a floor may pin")
+    print(f"send {federation.folder.helper} to its owner, for `sotto-helper admit`")
+    print("a coordinator that runs takes it up at its next start")
+
+
 def _backup(asked: Backup) -> None:
     """Write store, keys and releases into one archive."""
     federation = Federation(asked.folder)
@@ -258,6 +286,13 @@ def _restore(asked: Restoring) -> None:
     print("do not run the folder that was backed up beside this one")
     if isinstance(Federation(asked.folder).config.privacy, TreeNoise):
         print(f"noise.secret is in no backup: {without_noise_secret(root)}")
+        return
+    if isinstance(Federation(asked.folder).config.privacy, MaskedNoise):
+        print(
+            "the helper answers no attempt older than its newest answer: if it has answered since "
+            f'the backup, found a new run with start_from = "{root.releases / "latest"}", whose '
+            "ledger begins anew: its epsilons come on top of what this run had spent"
+        )
         return
     print(
         f"rounds after {manifest.last_round} will be trained again; what they released is not in "

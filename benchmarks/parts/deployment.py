@@ -15,7 +15,8 @@ import psutil
 from sqlalchemy import Row, select
 
 from edge_client.folder.layout import DeviceFolder
-from edge_client.owner.floor import write_starting_floor
+from edge_client.owner.pinned_helper import read_helper
+from edge_client.owner.starting_floor import write_starting_floor
 from edge_client.wire.enrolling import enrol_device
 from privacy.identities.invite import read_invite
 from protos import federation_pb2 as pb
@@ -114,7 +115,7 @@ class Deployment:
         self.coordinator: subprocess.Popen[str] | None = None
         self._folder = folder
         self._cohort = cohort
-        enrolment, self.devices_port = _free_ports(2)
+        enrolment, self.devices_port = free_ports(2)
         settings = _SETTINGS.format(
             words=words,
             hidden=hidden,
@@ -126,7 +127,11 @@ class Deployment:
             enrolment=enrolment,
             devices=self.devices_port,
         )
-        self.config = found(self.root, settings, [])
+        self.config = found(self.root, self.changed(settings), [])
+
+    def changed(self, settings: str) -> str:
+        """Return the settings that are wanted, TOML, from those of this file."""
+        return settings
 
     def __enter__(self) -> "Deployment":
         return self
@@ -161,10 +166,13 @@ class Deployment:
         invites = write_invites(
             ServerFolder(self.root), self.config, self._folder / "invites", count=self._cohort
         )
-        for number, invite in enumerate(invites):
-            folder = self.device_folder(number)
-            asyncio.run(enrol_device(folder, read_invite(invite), now=time.time()))
-            write_starting_floor(folder.floor, accepts_no_guarantee=True)
+        for number, path in enumerate(invites):
+            folder, invite, helper = self.device_folder(number), read_invite(path), None
+            if invite.helper is not None:
+                ca = invite.ca_certificate
+                helper = read_helper(invite.helper, authority=ca, now=None).sha256.hex()
+            asyncio.run(enrol_device(folder, invite, now=time.time()))
+            write_starting_floor(folder.floor, accepts_no_guarantee=True, helper=helper)
 
     def device_folder(self, number: int) -> DeviceFolder:
         """Return a device's folder; devices count from 0."""
@@ -296,7 +304,8 @@ def _wait_or_kill(process: subprocess.Popen[bytes] | subprocess.Popen[str]) -> N
         process.stdout.close()
 
 
-def _free_ports(count: int) -> Iterator[int]:
+def free_ports(count: int) -> Iterator[int]:
+    """Return ports that nobody listens on now."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

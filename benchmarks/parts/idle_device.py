@@ -3,7 +3,8 @@
 ``python -m benchmarks.parts.idle_device FOLDER [--never-answer]``. The agent is the product's;
 only the child that would train is replaced, by one in the agent's own process and without torch.
 The update is a hundredth of what the device received, a share that depends on its name, so that
-equal rounds end in equal models.
+equal rounds end in equal models. Under masks it is one vector, laid on its grid in the first round
+and masked anew in each: rounding and noise are figures of their own (``benchmarks.secure_sum``).
 """
 
 import argparse
@@ -15,15 +16,18 @@ import time
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from edge_client.agent.agent import Agent
 from edge_client.agent.device import Device
+from edge_client.child.masking import masked_payload
 from edge_client.folder.layout import DeviceFolder
 from edge_client.jobs.job import Job, Outcome, Trained
 from edge_client.owner.floor import read_floor
 from edge_client.owner.policy import PolicySettings
 from edge_client.owner.sensors import Reading
 from edge_client.owner.traffic import Traffic
+from models.masked.layout import masked_layout
 from models.plan.plan import Plan, decode_plan
 from models.plan.signed_plan import plan_digest
 from models.settings.model import schema_of
@@ -32,6 +36,8 @@ from models.vector.schema import Schema
 from privacy.foundation.atomic_files import write_chunks_atomically
 from privacy.identities.certificates import read_certificate
 from privacy.identities.party import Identity
+from privacy.masking.rotation import rotate
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import NO_PLAN, Direction, MessageContext, Opener, seal
 
 
@@ -44,6 +50,7 @@ class IdleTrainer:
         self._answers = answers
         self._identity = Identity.load(folder.identity)
         self._payload = memoryview(b"")
+        self._vector: NDArray[np.int32] | None = None
 
     async def run(self, job: Job) -> Outcome:
         """Open the model, make up an update and seal it, as the child process does."""
@@ -52,6 +59,9 @@ class IdleTrainer:
         plan = decode_plan(job.plan)
         schema = schema_of(plan.model)
         self._open(job, plan, schema)
+        context = _context(job, plan.run, schema, Direction.UPLINK)
+        if isinstance(plan.privacy, MaskedNoise):
+            return self._sealed(job, self._masked(job, plan, context), context, example_count=0)
         received = decode(schema, self._payload)
         share = np.float32(0.001 * int(job.client_name.rpartition("-")[2]))
         # The received header fits the update too, and the elements are changed where they lie.
@@ -59,14 +69,36 @@ class IdleTrainer:
             self._payload, np.float32, offset=len(self._payload) - received.nbytes
         )
         np.multiply(received, share, out=elements)
+        return self._sealed(job, self._payload, context, example_count=100)
+
+    def _sealed(
+        self, job: Job, payload: memoryview, context: MessageContext, *, example_count: int
+    ) -> Trained:
         message = seal(
-            self._payload,
-            _context(job, plan.run, schema, Direction.UPLINK),
+            payload,
+            context,
             sender=self._identity,
             recipient=read_certificate(self._folder.coordinator().wrapping),
         )
         write_chunks_atomically(Path(job.sealed_update), message.views(), flush=False)
-        return Trained(example_count=100, message_id=message.message_id)
+        return Trained(example_count=example_count, message_id=message.message_id)
+
+    def _masked(self, job: Job, plan: Plan, context: MessageContext) -> memoryview:
+        if self._vector is None:
+            layout = masked_layout(plan)
+            values = np.full(layout.noised_count, 1e-6)
+            values[layout.weights] = layout.weight_entry
+            rotate(values)
+            self._vector = np.ones(layout.element_count, np.int32)
+            self._vector[: layout.noised_count] = np.rint(values / layout.grid.step)
+        return masked_payload(
+            plan,
+            self._vector,
+            context,
+            attempt=job.attempt,
+            device=self._identity,
+            helper=read_certificate(job.helper_certificate or b""),
+        )
 
     def _open(self, job: Job, plan: Plan, schema: Schema) -> None:
         if len(self._payload) != payload_size(schema):

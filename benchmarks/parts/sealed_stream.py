@@ -24,7 +24,8 @@ from server.machine.answers import Lease
 from server.records.inbox import Inbox
 from server.records.threads import Threads
 from server.uplink.receiving import UploadDesk
-from server.uplink.sealed_updates import SealedUpdate, UpdateOpener
+from server.uplink.sealed_payloads import SealedUpdate
+from server.uplink.sealed_updates import UpdateOpener
 
 SEAL_NOW = b"seal now"
 

@@ -39,6 +39,7 @@ def write_matrix(
     *,
     command: str,
     runs: Mapping[str, Sequence[RunRecord]],
+    remarks: Sequence[str] = (),
 ) -> None:
     """Write ``NAME.json`` and ``NAME.md``: a line for each rule, a column for each attack.
 
@@ -52,6 +53,7 @@ def write_matrix(
         folder: Where to write.
         command: Command that made the table.
         runs: Each row's runs; only their number is shown.
+        remarks: Lines below the matrices.
     """
     write_document(name, table, rows, folder, command=command)
     names = [tuple(row.name.split(BETWEEN)) for row in table.rows]
@@ -73,7 +75,7 @@ def write_matrix(
                 for attack in attacks
             ]
             lines.append(f"| {rule} | {' | '.join(cells)} |")
-    write_page(folder / f"{name}.md", "\n".join(lines) + "\n")
+    write_page(folder / f"{name}.md", "\n".join([*lines, *remarks]) + "\n")
 
 
 def _cell(figures: Mapping[str, float | None], name: str, first: str) -> str:

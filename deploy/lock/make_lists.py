@@ -25,6 +25,7 @@ _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 _TITLES = {
     "dev": "Everything of the extra dev but torch.",
     "server": "What a coordinator needs beside torch.",
+    "helper": "What a helper needs.",
     "serve": "What a server of exported models needs.",
     "predict": "What a device needs that only suggests words, and nothing else.",
     "train": "What a device needs beside torch that also trains, and nothing else.",
@@ -42,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     whole = {
         "dev": _resolve("pyproject.toml", "--extra", "dev"),
         "server": _resolve("pyproject.toml", "--extra", "server", "--extra", "export"),
+        "helper": _resolve("pyproject.toml", "--extra", "helper"),
         "serve": _resolve("pyproject.toml", "--extra", "serve"),
     }
     for name, pins in whole.items():

@@ -17,6 +17,7 @@ from edge_client.agent.acceptance import PlanRefusedError, accept_plan
 from edge_client.agent.device import Device
 from edge_client.agent.exit_status import NotServed
 from edge_client.agent.job_outcome import outcome_of
+from edge_client.agent.masks_helper import accept_helper
 from edge_client.agent.plan_signature import check_signed
 from edge_client.agent.word_lists import ensure_word_list
 from edge_client.folder.outbox import KeptUpdate, Outbox
@@ -72,6 +73,8 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
         _take_up_keys(lease, device)
         told = check_signed(lease, device.folder, now=time.time())
         plan = accept_plan(lease, device.floor, device.traffic)
+        authority = device.folder.enrolment().ca_certificate
+        accept_helper(lease, plan, device.floor.helpers, authority=authority, now=time.time())
         logger.info("round %d: privacy: %s", lease.round_number, plan.privacy.guarantee)
         device.folder.note_signed_plan(told.encode())
         _tell_travel(lease, plan, device)
@@ -266,6 +269,8 @@ def _job(lease: wire.Lease, sealed: _SealedModel, device: Device) -> Job:
         data=str(device.data),
         device=device.compute,
         passphrase=device.passphrase,
+        attempt=lease.attempt,
+        helper_certificate=lease.helper_certificate or None,
     )
 
 

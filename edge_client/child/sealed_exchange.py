@@ -14,9 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from edge_client.child.masking import masked_payload
 from edge_client.folder.held_release import HeldReleaseError
 from edge_client.folder.layout import DeviceFolder
 from edge_client.jobs.job import Job
+from edge_client.owner.pinned_helper import read_helper
 from models.compression.release_delta import decode_delta, delta_sha256
 from models.networks.flat_parameters import parameters_sha256
 from models.networks.role_vectors import put_part
@@ -27,8 +29,14 @@ from models.vector.base_digest import base_digest
 from models.vector.codec import CodecError, FlatVector, decode, encode, payload_size
 from models.vector.schema import Role, Schema
 from privacy.foundation.atomic_files import write_chunks_atomically
-from privacy.identities.certificates import CertifiedKey, KeyUse, check_certificate
+from privacy.identities.certificates import (
+    CertificateError,
+    CertifiedKey,
+    KeyUse,
+    check_certificate,
+)
 from privacy.identities.party import Identity
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import (
     NO_NONCE,
     Direction,
@@ -120,33 +128,51 @@ class SealedExchange:
         """Write the sealed update to the job's path and return its message id.
 
         The update, flat float32 in the order of ``models.plan.plan.upload_schema``, is bound to
-        ``base_sha256``. A ``payload`` replaces it where the plan compresses updates.
+        ``base_sha256``. A ``payload`` replaces it where the plan compresses updates. Where the plan
+        masks them it is the vector before its mask, which is made here.
 
         Raises:
             CodecError: If the update does not fit, or is not finite.
-            CertificateError: If the coordinator's key may not be used now.
+            CertificateError: If the key of the coordinator or the helper may not be used now.
             OSError: If the disk is full.
         """
         job, schema = self._job, upload_schema(self._plan)
+        context = MessageContext(
+            direction=Direction.UPLINK,
+            run=bytes.fromhex(self._plan.run),
+            round_number=job.round_number,
+            slot=job.slot,
+            lease_nonce=job.lease_nonce,
+            base_sha256=base_sha256,
+            schema_sha256=schema.sha256,
+            plan_sha256=plan_digest(job.plan),
+            deadline_ms=job.deadline_ms,
+        )
+        if self._plan.kind == "train" and isinstance(self._plan.privacy, MaskedNoise):
+            payload = self._masked(update, context)
         sealed = seal(
             encode(schema, update.numpy()) if payload is None else payload,
-            MessageContext(
-                direction=Direction.UPLINK,
-                run=bytes.fromhex(self._plan.run),
-                round_number=job.round_number,
-                slot=job.slot,
-                lease_nonce=job.lease_nonce,
-                base_sha256=base_sha256,
-                schema_sha256=schema.sha256,
-                plan_sha256=plan_digest(job.plan),
-                deadline_ms=job.deadline_ms,
-            ),
+            context,
             sender=self._identity,
             recipient=self._coordinator_key(KeyUse.WRAPPING),
         )
         # The agent flushes it together with what it writes about it, before a byte is sent.
         write_chunks_atomically(Path(job.sealed_update), sealed.views(), flush=False)
         return sealed.message_id
+
+    def _masked(self, vector: Tensor, context: MessageContext) -> memoryview:
+        certificate = self._job.helper_certificate
+        if certificate is None:
+            raise CertificateError("a masked update needs the helper's certificate, got none")
+        authority = self._folder.enrolment().ca_certificate
+        return masked_payload(
+            self._plan,
+            vector.numpy(),
+            context,
+            attempt=self._job.attempt,
+            device=self._identity,
+            helper=read_helper(certificate, authority=authority, now=time.time()),
+        )
 
     def _shared(self, schema: Schema) -> Tensor:
         """Return everyone's part, flat float32, writable."""

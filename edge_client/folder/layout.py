@@ -31,13 +31,15 @@ class DeviceFolderError(Exception):
 class Enrolment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The federation that a device belongs to, and the device's name there.
 
-    ``run`` is 32 hex digits, ``device_address`` ``host:port``, and ``ca_certificate`` DER.
+    ``run`` is 32 hex digits, ``device_address`` ``host:port``, and ``ca_certificate`` DER, as is
+    ``helper_certificate``, that of the helper which the invite named, if it named one.
     """
 
     client_name: str
     run: str
     device_address: str
     ca_certificate: bytes
+    helper_certificate: bytes = b""
 
 
 class CoordinatorKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -28,6 +28,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         sealed_generated: The part generated for this device alone; None if the plan has none.
         sealed_hypernetwork: None unless an embedding is fitted.
         held_sha256: The release that the shared parameters lead from; None if they are whole.
+        attempt: Attempt at the round, from 0; bound into a mask's seed.
+        helper_certificate: The helper's wrapping certificate, DER, whose key the owner pinned; None
+            where the plan masks nothing.
         leaves_data_out: Whether to answer without reading the data, where the plan hides them: the
             training process died of them once.
     """
@@ -48,6 +51,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     sealed_generated: str | None = None
     sealed_hypernetwork: str | None = None
     held_sha256: bytes | None = None
+    attempt: int = 0
+    helper_certificate: bytes | None = None
     leaves_data_out: bool = False
 
 

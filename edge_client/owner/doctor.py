@@ -10,6 +10,7 @@ from edge_client.folder.layout import DeviceFolder, DeviceFolderError
 from edge_client.owner.example_ledger import ExampleLedgerError, read_spending
 from edge_client.owner.floor import FloorError, read_floor
 from edge_client.owner.floor_in_words import floor_in_words
+from edge_client.owner.pinned_helper import helper_in_words
 from edge_client.owner.policy import Wait, decide
 from edge_client.owner.sensors import system_sensors
 from edge_client.owner.settings import ClientSettingsError, read_client_settings
@@ -45,6 +46,7 @@ async def examine(
         ("certificates", lambda: _certificates(folder, now, passphrase)),
         ("settings", lambda: _settings(folder)),
         ("floor", lambda: _floor(folder)),
+        ("helper", lambda: _helper(folder)),
         ("policy", lambda: _policy(folder, now)),
         ("last plan", lambda: _last_plan(folder)),
         ("training", _training),
@@ -102,6 +104,17 @@ def _floor(folder: DeviceFolder) -> str:
     return (
         f"accepts noise modes {', '.join(sorted(floor.modes))}. {' '.join(floor_in_words(floor))}"
     )
+
+
+def _helper(folder: DeviceFolder) -> str:
+    pinned = read_floor(folder.floor).helpers
+    enrolment = folder.enrolment()
+    good, told = helper_in_words(
+        enrolment.helper_certificate, pinned, authority=enrolment.ca_certificate
+    )
+    if not good:
+        raise _UnwellError(told)
+    return told
 
 
 def _policy(folder: DeviceFolder, now: float) -> str:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from edge_client.owner.masked_floor import below_masks
 from edge_client.owner.noise_floor import below_noise, noises_counts
 from privacy.accounting.checked_values import check_delta, check_epsilon, check_noise_multiplier
-from privacy.foundation.atomic_files import write_atomically
 from privacy.foundation.strict_decoding import decoded
 from privacy.foundation.strict_toml import TomlError, read_toml
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
@@ -36,81 +36,9 @@ FloorCode = Literal[
     "floor_data_folder",
     "floor_example_privacy",
     "floor_authority",
+    "floor_sums",
+    "floor_helper",
 ]
-
-_GUARANTEED = """\
-# Noise modes it takes part in: those that bound what a reader of the models can learn about this
-# device's text. To lower that, add "none", "paper" or "paper-server", which promise nothing, and
-# take away the next four lines that are set.
-modes = ["central", "ftrl", "local"]
-
-# Largest clipping norm of an update; "any" also accepts plans that do not clip.
-largest_clipping_norm = 100.0
-
-# Least noise multiplier, also of what a device counts on held-out text, and the largest epsilon and
-# delta that a plan may name for the whole run. Without all three lines plans without calibrated
-# noise are accepted, too. A device adds the noise itself in mode "local"; in "central" and "ftrl"
-# it has the coordinator's word.
-least_noise_multiplier = 0.3
-largest_epsilon = 10.0
-largest_delta = 1e-3
-"""
-_ANY_MODE = """\
-# Noise modes it takes part in. The last three promise nothing: whoever reads the models may learn
-# phrases of this device's text. To raise that, take them away.
-modes = ["central", "ftrl", "local", "none", "paper", "paper-server"]
-
-# Largest clipping norm of an update; "any" also accepts plans that do not clip.
-largest_clipping_norm = "any"
-
-# Least noise multiplier, also of what a device counts on held-out text, and the largest epsilon and
-# delta that a plan may name for the whole run. With any of these lines plans without calibrated
-# noise are refused. A device adds the noise itself in mode "local"; in "central" and "ftrl" it has
-# the coordinator's word.
-# least_noise_multiplier = 0.3
-# largest_epsilon = 10.0
-# largest_delta = 1e-3
-"""
-_STARTING_FLOOR = """\
-# What this device accepts at the least. A plan below it is refused and counted.
-
-{modes}
-
-# Kinds of plan that it takes: to train on the text; to count how a model does on it, which leaves
-# without noise only where no mode has any; to fit an embedding, which is sent, or tensors, which
-# are not.
-kinds = ["train", "evaluate", "fit_embedding", "fit_personal"]
-
-# Fewest devices that a round is drawn for, and closes with: without a guarantee that rests on the
-# drawn places (modes "central" and "ftrl") a model of fewer shows what each of them learnt.
-least_cohort = 2
-
-# Model families it trains.
-model_families = [
-  "gru_lm", "transformer_lm", "vit", "convnet", "char_lstm", "char_transformer", "seq2seq",
-  "transformer_tts", "vocoder",
-]
-
-# Personalisation methods it takes part in; without the line, any.
-# methods = ["global", "fedtp"]
-
-# Folders that the data may lie in; without the line, wherever --data points.
-# data_folders = ["/home/me/texts"]
-
-# Fingerprints of the authorities that may certify the coordinator; without the line, the one that
-# this device enrolled with and those that it names as its successors.
-# authorities = ["..."]
-
-# Bytes moved a day, up and down together; without the line, any number.
-# bytes_a_day = 200_000_000
-
-# Only train where the plan hides each sentence in this device's own update (example_privacy), and
-# stop before all rounds together pass this epsilon; nothing else that is made from the text may
-# leave, so plans to evaluate or to fit an embedding are refused. Needs sotto[dp-sgd].
-# [example_privacy]
-# epsilon = 8.0
-# delta = 1e-5
-"""
 
 
 class FloorError(ValueError):
@@ -151,7 +79,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         largest_delta: Largest δ of that budget; None as above.
         kinds: Kinds of plan; None accepts any.
         least_cohort: Fewest clients that a round is drawn for and, unless ``central`` or ``ftrl``
-            noises a mean over all places, closes with.
+            noises a mean over all places, closes with; under ``masked`` also the fewest of a sum.
         methods: Personalisation methods; None accepts any.
         data_folders: Absolute folders that the data may lie in; None accepts any.
         authorities: SHA-256 fingerprints, 64 hex digits, of the authorities that may certify the
@@ -159,6 +87,10 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         bytes_a_day: Most bytes moved in a UTC day, up and down together; None accepts any.
         example_privacy: Accept only plans that hide each sentence, up to this budget; None also
             accepts others.
+        helpers: SHA-256 of the wrapping certificates, 64 hex digits, of the helpers that may hold
+            this device's masks; None accepts no plan of mode ``masked``.
+        sums: Accept only plans under which the coordinator learns noised sums; None also accepts
+            others.
     """
 
     modes: frozenset[str]
@@ -174,6 +106,8 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     authorities: frozenset[str] | None = None
     bytes_a_day: int | None = None
     example_privacy: ExampleBudget | None = None
+    helpers: frozenset[str] | None = None
+    sums: Literal["masked"] | None = None
 
     def __post_init__(self) -> None:
         norm = self.largest_clipping_norm
@@ -189,11 +123,12 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ValueError(f"least_cohort must be >= 1, got {self.least_cohort}")
         if self.bytes_a_day is not None and self.bytes_a_day < 0:
             raise ValueError(f"bytes_a_day must be >= 0, got {self.bytes_a_day}")
-        for authority in self.authorities or ():
-            if not re.fullmatch("[0-9a-f]{64}", authority):
-                raise ValueError(
-                    f"authorities must have 64 lower-case hex digits each, got {authority!r}"
-                )
+        for name in ("authorities", "helpers"):
+            for digest in getattr(self, name) or ():
+                if not re.fullmatch("[0-9a-f]{64}", digest):
+                    raise ValueError(
+                        f"{name} must have 64 lower-case hex digits each, got {digest!r}"
+                    )
         for folder in self.data_folders or ():
             if not Path(folder).is_absolute():
                 raise ValueError(f"data_folders must be absolute paths, got {folder!r}")
@@ -216,13 +151,6 @@ def read_floor(path: Path) -> Floor:
         raise FloorError(f"{path} cannot be read: {error.strerror}") from None
     except (TomlError, msgspec.ValidationError) as error:
         raise FloorError(f"{path}: {error}") from None
-
-
-def write_starting_floor(path: Path, *, accepts_no_guarantee: bool = False) -> None:
-    """Write a floor, owner-only, unless one is there; with modes of no guarantee if asked for."""
-    if not path.exists():
-        modes = _ANY_MODE if accepts_no_guarantee else _GUARANTEED
-        write_atomically(path, _STARTING_FLOOR.format(modes=modes).encode())
 
 
 def check_plan(plan: "Plan", floor: Floor) -> None:
@@ -264,6 +192,9 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
     if below is not None:
         raise PlanBelowFloorError(*below)
     _check_crowd(plan, floor)
+    unmasked = below_masks(plan, sums=floor.sums, least_cohort=floor.least_cohort)
+    if unmasked is not None:
+        raise PlanBelowFloorError(*unmasked)
     # The model and the method.
     if family not in floor.model_families:
         raise PlanBelowFloorError(
@@ -337,6 +268,22 @@ def check_authority(fingerprint: str, authorities: Container[str] | None) -> Non
             "floor_authority",
             f"the authority {fingerprint} may not certify this device's coordinator; its owner can "
             "add it to authorities, in floor.toml",
+        )
+
+
+def check_helper(fingerprint: str | None, helpers: Container[str] | None) -> None:
+    """Accept a helper, by its wrapping certificate's SHA-256 in hex, that the owner has pinned.
+
+    Raises:
+        PlanBelowFloorError: With code ``floor_helper`` if the floor names none or others, or a plan
+            comes without a helper.
+    """
+    if fingerprint is None or helpers is None or fingerprint not in helpers:
+        told = "none" if fingerprint is None else fingerprint
+        raise PlanBelowFloorError(
+            "floor_helper",
+            f"the helper that holds this device's masks must be one of its floor, got {told}; its "
+            "owner, who knows who runs it, can add it to helpers, in floor.toml",
         )
 
 

@@ -38,6 +38,9 @@ def floor_in_words(floor: Floor) -> tuple[str, str]:
             f"that {_least(floor)}, and that nobody looks at the update of this device "
             "before, for the coordinator can.",
         )
+    if "masked" in modes:
+        # Its sums need devices and a helper, where "local" needs nobody.
+        return _under_masks(floor)
     return (
         "What leaves this device carries noise that it adds itself, against the coordinator too: "
         f"each update keeps the budget that its plan names, {_promised(floor)}.",
@@ -46,10 +49,23 @@ def floor_in_words(floor: Floor) -> tuple[str, str]:
     )
 
 
+def _under_masks(floor: Floor) -> tuple[str, str]:
+    return (
+        "The coordinator opens no update of this device: it learns noised sums of at least "
+        f"{_devices(floor)}, with {_promised(floor)} against it as against readers of the models, "
+        f"and what leaves is clipped first{_clip(floor)} and carries this device's own share of "
+        "the noise.",
+        "It is the helper's word that it keeps the masks from the coordinator, for both together "
+        "could see this device's update behind that share alone; it is the other devices' word "
+        "that they add theirs, and the coordinator's that they are other people's, for it enrols "
+        "them, and how often this device is asked.",
+    )
+
+
 def _left_with_example_privacy(modes: list[str]) -> str:
     if any(mode in _WITHOUT for mode in modes):
         why = "and the weakest mode that this floor accepts adds no noise for it"
-    elif modes == ["local"]:
+    elif set(modes) <= {"local", "masked"}:
         why = "for it says how often this device is asked"
     else:
         why = "for it says that it adds noise to the models"
@@ -60,12 +76,14 @@ def _left_with_example_privacy(modes: list[str]) -> str:
 
 
 def _modes_that_pass(floor: Floor) -> list[str]:
-    """Return the accepted modes, sorted, that no bound on noise or budget refuses by itself."""
+    """Return the accepted modes, sorted, that no other line of the floor refuses by itself."""
     bounds = (floor.least_noise_multiplier, floor.largest_epsilon, floor.largest_delta)
     passing = sorted(floor.modes & {"local", *_BY_COORDINATOR})
     if all(bound is None for bound in bounds):
         passing += sorted(floor.modes & set(_WITHOUT))
-    return passing
+    if floor.sums is not None:
+        passing = []
+    return [*passing, *(("masked",) if floor.helpers and "masked" in floor.modes else ())]
 
 
 def _promised(floor: Floor) -> str:
@@ -87,8 +105,11 @@ def _clip(floor: Floor) -> str:
 
 
 def _least(floor: Floor) -> str:
-    devices = "one device" if floor.least_cohort == 1 else f"{floor.least_cohort} devices"
-    return f"a round has places for at least {devices}"
+    return f"a round has places for at least {_devices(floor)}"
+
+
+def _devices(floor: Floor) -> str:
+    return "one device" if floor.least_cohort == 1 else f"{floor.least_cohort} devices"
 
 
 def _listed(modes: list[str]) -> str:

@@ -15,7 +15,8 @@ class LocalResult:
     Attributes:
         update: The update as it arrives: trained minus received parameters, clipped, with the
             mode's client half applied, and rounded where the plan compresses it; flat float32 in
-            the layout of ``models.plan.plan.upload_schema``.
+            the layout of ``models.plan.plan.upload_schema``. In mode ``masked`` the vector before
+            its mask, int32 in the layout of ``models.masked.layout``.
         update_norm: L2 norm before clipping and noise.
         example_count: Target tokens in one pass over the client's examples, whatever
             ``local_epochs`` says; with ``example_privacy`` the same for every client. A sender that

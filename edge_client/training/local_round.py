@@ -21,11 +21,10 @@ from edge_client.personalisation.method import ClientRound, ClientScoring, Score
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState
 from edge_client.training.client_network import ClientNetwork
+from edge_client.training.departure import Departure
 from edge_client.training.example_training import ExampleTraining, SecretDraws
 from edge_client.training.local_result import LocalResult, RoundLearnt, RoundStart
-from edge_client.training.outgoing import outgoing_update
 from edge_client.training.users_scoring import EVALUATION_BATCH
-from models.compression.update_format import update_formats
 from models.layers.dropout import use_generator
 from models.networks.flat_parameters import check_flat
 from models.networks.registry import word_network
@@ -72,10 +71,8 @@ class LocalTrainer:
         self._half = build_client_half(plan.personalisation)
         schema = self._client.schema
         self.layout = kept_layout(plan, self._half)
-        self._travels_as = update_formats(plan)
-        self._tensors = list(self._client.sent.slices.values())
-        self._seeded = seeded
         self._keys = SystemKeys() if keys is None else keys
+        self._departure = Departure(plan, self._client.sent, self._keys, seeded=seeded)
         self._hides = hides_from_coordinator(plan)
         privacy = plan.training.example_privacy
         self._by_example = (
@@ -200,16 +197,13 @@ class LocalTrainer:
 
     def _sent(self, start: RoundStart, learnt: RoundLearnt) -> LocalResult:
         """Return what was learnt in the form in which it leaves the device, clipped."""
-        outgoing = outgoing_update(
-            self._plan,
+        outgoing = self._departure.outgoing(
             learnt.update,
-            self._tensors,
-            self._travels_as.of_round(start.round_number),
             round_number=start.round_number,
             client_name=start.client_name,
+            example_count=learnt.example_count,
             clipping_norm=start.clipping_norm,
             residual=start.residual if learnt.feeds_back else None,
-            seeded=self._seeded,
         )
         kept = learnt.kept
         return LocalResult(

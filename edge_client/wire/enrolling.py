@@ -15,7 +15,12 @@ from edge_client.wire.coordinator_keys import (
 )
 from edge_client.wire.handshake import shown_certificates
 from edge_client.wire.transport import Transport, enrol
-from privacy.identities.certificates import CertificateError, Certificates, fingerprint
+from privacy.identities.certificates import (
+    CertificateError,
+    Certificates,
+    fingerprint,
+    read_certificate,
+)
 from privacy.identities.invite import Invite
 from privacy.identities.party import Identity
 from privacy.identities.signing_requests import SigningRequests
@@ -55,15 +60,17 @@ async def enrol_device(
             # new keys would be refused.
             return _save(folder, identity.name, invite)
         answer = await _ask(folder, invite, passphrase, now)
-        _check_name(folder, before, identity, answer.client_name)
+        name = answer.client_name
+        _check_name(folder, before, identity, name)
+        _check_certified(answer.device, name)
         if before is not None:
             # The coordinator may have moved. If what follows is cut short, the pending keys and
             # the same invite bring the same answer again.
-            _save(folder, answer.client_name, invite)
+            _save(folder, name, invite)
         ca = invite.ca_certificate
         _keep(folder, answer.device, answer.coordinator, ca=ca, now=now, passphrase=passphrase)
         # Of a new device last, because this file is what says that it is enrolled.
-        return _save(folder, answer.client_name, invite)
+        return _save(folder, name, invite)
 
 
 async def _follow_authority(
@@ -156,12 +163,23 @@ def _check_name(
         )
 
 
+def _check_certified(certificates: wire.Certificates, name: str) -> None:
+    """Check that certificates are in the device's own name.
+
+    A helper tells devices apart by it: under two names one would be summed twice.
+    """
+    certified = read_certificate(certificates.signing).name
+    if certified != name:
+        raise CertificateError(f"the certificates must be in the name of {name}, got {certified}")
+
+
 def _save(folder: DeviceFolder, name: str, invite: Invite) -> Enrolment:
     enrolment = Enrolment(
         client_name=name,
         run=invite.run,
         device_address=invite.device_address,
         ca_certificate=invite.ca_certificate,
+        helper_certificate=invite.helper or b"",
     )
     folder.save(enrolment)
     return enrolment
@@ -182,10 +200,11 @@ async def renew_certificates(
     Raises:
         RefusedError: If the coordinator refuses.
         UnreachableError: If it cannot be reached; the old certificates stay in use.
-        CertificateError: If the answer was not certified by the authority.
+        CertificateError: If the answer was not certified by the authority, or for another name.
     """
     requests = Identity.create_requests(folder.identity, "device", passphrase=passphrase)
     answer = await transport.renew(_on_the_wire(requests))
+    _check_certified(answer.device, folder.enrolment().client_name)
     ca = ca_certificate
     _keep(folder, answer.device, answer.coordinator, ca=ca, now=now, passphrase=passphrase)
 

@@ -1,10 +1,10 @@
 """Whom a plan hides a device's text from, and what such a plan may therefore not ask.
 
-Under ``local``, and with ``example_privacy``, the coordinator itself is an onlooker: it learns what
-a device's own noise lets through, and nothing else. So whatever else a device does, whether, when
-it may and with what it answers, must follow from the plan, the model and noised values alone. Such
-a plan is refused for what it is, before any text is read; what the text makes of a plan that was
-accepted never shows (``edge_client.training.local_round``). No torch.
+Under ``local`` and ``masked``, and with ``example_privacy``, the coordinator itself is an onlooker:
+it learns what devices' noise lets through, and nothing else. So whatever else a device does,
+whether, when it may and with what it answers, must follow from the plan, the model and noised
+values alone. Such a plan is refused for what it is, before any text is read; what the text makes of
+a plan that was accepted never shows (``edge_client.training.local_round``). No torch.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ import msgspec
 
 from models.plan.plan import Plan, PlanError
 from privacy.noise.calibrated_settings import LocalNoise
+from privacy.noise.masked_settings import MaskedNoise
 
 LARGEST_SETTING = 1e6
 """Largest step size, norm or strength of a plan that hides text; no training has one of 1,000."""
@@ -26,7 +27,8 @@ _LEAVES_IN_THE_CLEAR = ("evaluate", "fit_embedding")
 
 def hides_from_coordinator(plan: Plan) -> bool:
     """Return whether the coordinator is among those whom the plan hides a device's text from."""
-    return isinstance(plan.privacy, LocalNoise) or plan.training.example_privacy is not None
+    hides_all = isinstance(plan.privacy, LocalNoise | MaskedNoise)
+    return hides_all or plan.training.example_privacy is not None
 
 
 def check_hiding(plan: Plan) -> None:

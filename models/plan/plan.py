@@ -16,6 +16,7 @@ from models.plan.bounds import (
     check_step,
 )
 from models.plan.frozen import check_frozen, freeze
+from models.plan.private_examples import check_private_examples
 from models.plan.roles import assign_roles, check_local_epochs, check_task
 from models.plan.word_rules import check_words
 from models.settings.bounds import (
@@ -36,17 +37,20 @@ from models.settings.hypernetwork import (
 )
 from models.settings.layer_groups import check_layer_groups
 from models.settings.learning_rate import LearningRateDecay
-from models.settings.model import ModelSettings, WordModelSettings, schema_of
+from models.settings.masked_sums import check_masked, check_weighing
+from models.settings.model import ModelSettings, schema_of
 from models.settings.personalisation import (
     FedTpSettings,
     GlobalSettings,
     PersonalisationSettings,
     PFedHnSettings,
 )
+from models.settings.weighing import Weighing
 from models.vector.schema import RECEIVED, RELEASED, SENT, Role, Schema, TensorSpec
 from privacy.example_level.settings import LOCAL_EPOCHS, ExamplePrivacySettings
 from privacy.foundation.strict_json import decode_json
 from privacy.noise.evaluation_settings import EvaluationNoise
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.settings import PaperNoise, PrivacySettings
 from protos.version import PLAN_VERSION
 
@@ -184,6 +188,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         growth_stage: The stage of ``model``, from 1; absent without growth.
         compression: In which form updates travel; absent for float32 as they are.
         evaluation_noise: How the coordinator limits and noises counts; only for ``evaluate``.
+        weighing: How a device weighs its own update; only in mode ``masked``, and unset in others.
     """
 
     version: int = PLAN_VERSION
@@ -204,19 +209,25 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     growth_stage: int | None = None
     compression: CompressionSettings | None = None
     evaluation_noise: EvaluationNoise | None = None
+    # Unset is not written: plans without it are the bytes that they were.
+    weighing: Weighing | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         check_hex(self, 32, "run")
         check_hex(self, 64, "schema_sha256")
         self._check_bounds()
         if self.training.example_privacy is not None:
-            self._check_private_examples()
+            check_private_examples(self.task, self.model, self.personalisation)
         self._check_growth()
         check_words(
             self.task, self.model, None if self.vocabulary is None else self.vocabulary.size
         )
         if self.compression is not None:
             check_compression(self.compression, self.privacy)
+        check_weighing(self.privacy, self.weighing)
+        if isinstance(self.privacy, MaskedNoise):
+            hides_examples = self.training.example_privacy is not None
+            check_masked(self.personalisation, self.compression, hides_examples=hides_examples)
         check_task(self.personalisation, self.task)
         check_local_epochs(self.personalisation, self.training.local_epochs)
         check_frozen(self.personalisation, schema_of(self.model), self.training.frozen)
@@ -262,22 +273,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         whole = model_at_stage(self.model, self.growth, self.growth.stage_count)
         check_growth(whole, self.growth)
         check_stage(self.model, self.growth, self.growth_stage)
-
-    def _check_private_examples(self) -> None:
-        if isinstance(self.model, WordModelSettings) and self.model.dropout > 0:
-            raise ValueError(
-                f"model.dropout must be 0 with example_privacy, got {self.model.dropout}: its "
-                "draws follow from the plan's seed, and go to an example by its place in the batch"
-            )
-        for name, value, known in (
-            ("task", self.task, "next_word"),
-            ("personalisation.method", self.personalisation.method, "global"),
-        ):
-            if value != known:
-                raise ValueError(
-                    f'{name} must be "{known}" with example_privacy, got "{value}": gradients of '
-                    "each example are known for that only"
-                )
 
     def encode(self) -> bytes:
         """Return the plan as JSON bytes, equal for equal plans."""

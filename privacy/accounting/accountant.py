@@ -3,16 +3,19 @@
 The figure is the PLD's (`privacy.accounting.pld`); the second opinion is Opacus' PRV. Noise that is
 correlated over rounds is accounted for by zero-concentrated differential privacy
 (`privacy.accounting.tree`, `privacy.accounting.toeplitz`). The chance that a draw had more people
-than slots is taken off delta before any accountant sees it.
+than slots is taken off delta before any accountant sees it. A figure is one onlooker's: readers'
+unless the coordinator is named.
 """
 
 import math
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from privacy.accounting.checked_values import check_delta
 from privacy.accounting.events import PrivacyEvent
+from privacy.accounting.onlookers import Onlooker
 from privacy.accounting.pld import epsilon_by_pld, gaussian_mechanisms
 from privacy.accounting.second_opinion import NoFigureError, check_second_opinion, prv_epsilon
 from privacy.accounting.slot_overflow import LARGEST_SHARE_OF_DELTA
@@ -37,7 +40,8 @@ class PrivacyReport(msgspec.Struct, frozen=True, kw_only=True):
     """The cost of some releases for one enrolled person.
 
     Attributes:
-        epsilon: ε at ``delta``; infinite where anything was released without a guarantee.
+        onlooker: The party against whom the figures hold.
+        epsilon: ε at ``delta``; infinite where the onlooker saw anything without a guarantee.
         delta: δ, the chance of too many people in a draw included.
         epsilon_pld: ε by PLD; None for trees and buffers, and where nothing bounds it.
         epsilon_prv: ε by PRV; None as above, and where ε is above 100.
@@ -46,6 +50,7 @@ class PrivacyReport(msgspec.Struct, frozen=True, kw_only=True):
         adjacency: Neighbouring relation; ``local`` is any two data sets of one person.
     """
 
+    onlooker: Onlooker = "readers"
     epsilon: float
     delta: float
     epsilon_pld: float | None
@@ -55,14 +60,23 @@ class PrivacyReport(msgspec.Struct, frozen=True, kw_only=True):
     adjacency: str | None
 
 
-def epsilon_of(events: Iterable[PrivacyEvent], delta: float) -> float:
+class Reports(NamedTuple):
+    """What the same events cost against each onlooker."""
+
+    readers: PrivacyReport
+    coordinator: PrivacyReport
+
+
+def epsilon_of(
+    events: Iterable[PrivacyEvent], delta: float, onlooker: Onlooker = "readers"
+) -> float:
     """Return ε that events, in their order, spent at ``delta``, by the first accountant alone.
 
     Raises:
         SlotOverflowError: If draws can have more people than slots too often.
         ValueError: If delta is above 1 / population, or the events do not add up.
     """
-    return epsilon_of_tally(tally(events), delta)
+    return epsilon_of_tally(tally(events, onlooker), delta)
 
 
 def epsilon_of_tally(total: Tally, delta: float, *, coarseness: float = 1.0) -> float:
@@ -71,8 +85,9 @@ def epsilon_of_tally(total: Tally, delta: float, *, coarseness: float = 1.0) -> 
     if total.unprotected:
         return math.inf
     if total.is_correlated:
-        return epsilon_of_rho(total.rho or 0.0, left)  # There it is always defined.
-    return epsilon_by_pld(total, left, coarseness=coarseness)
+        # There ρ is always defined.
+        return epsilon_of_rho(total.rho or 0.0, left) + total.loss_beside
+    return epsilon_by_pld(total, left, coarseness=coarseness) + total.loss_beside
 
 
 def report(
@@ -87,6 +102,28 @@ def report(
         ValueError: As `epsilon_of`.
     """
     return report_of_tally(tally(events), delta, second_opinion=second_opinion)
+
+
+def reports(
+    events: Iterable[PrivacyEvent], delta: float, *, second_opinion: str = "prv"
+) -> Reports:
+    """Return `report` of events against each onlooker."""
+    held = list(events)
+    return reports_of_tallies(
+        tally(held), tally(held, "coordinator"), delta, second_opinion=second_opinion
+    )
+
+
+def reports_of_tallies(
+    readers: Tally, coordinator: Tally, delta: float, *, second_opinion: str = "prv"
+) -> Reports:
+    """Return `report` of what each onlooker saw, already added up."""
+    of_readers = report_of_tally(readers, delta, second_opinion=second_opinion)
+    if msgspec.structs.replace(readers, onlooker="coordinator") == coordinator:
+        # Both saw the same, as under ``local``: the second accountant is slow.
+        same = msgspec.structs.replace(of_readers, onlooker="coordinator")
+        return Reports(of_readers, same)
+    return Reports(of_readers, report_of_tally(coordinator, delta, second_opinion=second_opinion))
 
 
 def report_of_tally(total: Tally, delta: float, *, second_opinion: str = "prv") -> PrivacyReport:
@@ -104,6 +141,7 @@ def report_of_tally(total: Tally, delta: float, *, second_opinion: str = "prv") 
             ) from None
         check_agreement(by_pld, by_prv)
     return PrivacyReport(
+        onlooker=total.onlooker,
         epsilon=epsilon,
         delta=delta,
         epsilon_pld=by_pld,
@@ -135,4 +173,5 @@ def _delta_left(total: Tally, delta: float) -> float:
             "rounds.participation_rate; a run whose rounds.cap was raised has used up the share of "
             "its first cap, and needs a larger cohort_size from now on)"
         )
-    return delta - total.overflow
+    # What discrete noise adds to ε scales δ by less than e^loss, and 1 - loss is below e^-loss.
+    return (delta - total.overflow) * (1 - total.loss_beside)

@@ -11,6 +11,7 @@ import msgspec
 from privacy.accounting.accountant import SlotOverflowError, epsilon_of_tally
 from privacy.accounting.checked_values import check_count, check_delta, check_epsilon
 from privacy.accounting.events import PrivacyEvent
+from privacy.accounting.onlookers import Onlooker
 from privacy.accounting.tally import Tally, tally
 
 MOST_ROUNDS = 1 << 17
@@ -25,14 +26,22 @@ class PrivacyBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     Attributes:
         epsilon_budget: Largest ε of the whole run, evaluation included.
         delta: δ of the whole run; keep it at most 1 / population.
+        onlooker: The party against whom it holds.
     """
 
     epsilon_budget: float
     delta: float
+    onlooker: Onlooker = "readers"
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon_budget, "epsilon_budget")
         check_delta(self.delta)
+
+    @property
+    def name(self) -> str:
+        """The setting that it is read from."""
+        is_readers = self.onlooker == "readers"
+        return "epsilon_budget" if is_readers else "coordinator_epsilon_budget"
 
 
 class BudgetExceededError(Exception):
@@ -62,24 +71,23 @@ def check_budget(
         ValueError: If the events do not add up.
     """
     check_count(rounds, "rounds")
-    spent = tally(events_so_far)
+    spent = tally(events_so_far, budget.onlooker)
     epsilon = epsilon_of_tally(spent.plus(next_event, rounds), budget.delta)
     if epsilon <= budget.epsilon_budget:
         return epsilon
     left = rounds_left(spent, next_event, budget, rounds - 1)
     raise BudgetExceededError(
-        f"{_rounds(rounds)} more would bring epsilon to {epsilon:.3g} at delta {budget.delta:g}, "
-        f"above epsilon_budget {budget.epsilon_budget:g}: {_rounds(left)} left; raise "
-        "noise_multiplier or lower the sampling rate and begin a new run, or raise epsilon_budget",
-        rounds_left=left,
-        epsilon=epsilon,
+        _exceeded(budget, rounds, epsilon, left), rounds_left=left, epsilon=epsilon
     )
 
 
 def rounds_left(
     spent: Tally, next_event: PrivacyEvent, budget: PrivacyBudget, most: int = MOST_ROUNDS
 ) -> int:
-    """Return how many more rounds of ``next_event`` fit into the budget, at most ``most``."""
+    """Return how many more rounds of ``next_event`` fit into the budget, at most ``most``.
+
+    ``spent`` is what the budget's onlooker saw.
+    """
 
     def fits(rounds: int, coarseness: float) -> bool:
         after = spent if rounds == 0 else spent.plus(next_event, rounds)
@@ -104,5 +112,21 @@ def rounds_left(
     return low
 
 
-def _rounds(count: int) -> str:
-    return "1 round" if count == 1 else f"{count} rounds"
+def _exceeded(budget: PrivacyBudget, rounds: int, epsilon: float, left: int) -> str:
+    most, delta = budget.epsilon_budget, budget.delta
+    if budget.onlooker == "coordinator":
+        return (
+            f"{_counted(rounds, 'attempt')} more would bring epsilon against the coordinator to "
+            f"{epsilon:.3g} at delta {delta:g}, above {budget.name} {most:g}: "
+            f"{_counted(left, 'attempt')} left, and one that is abandoned counts; raise "
+            f"noise_multiplier and begin a new run, or raise {budget.name}"
+        )
+    return (
+        f"{_counted(rounds, 'round')} more would bring epsilon to {epsilon:.3g} at delta "
+        f"{delta:g}, above {budget.name} {most:g}: {_counted(left, 'round')} left; raise "
+        f"noise_multiplier or lower the sampling rate and begin a new run, or raise {budget.name}"
+    )
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"1 {thing}" if count == 1 else f"{count} {thing}s"

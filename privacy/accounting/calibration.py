@@ -10,7 +10,7 @@ from privacy.accounting.checked_values import (
     check_epsilon,
     check_sampling_rate,
 )
-from privacy.accounting.tally import gaussian_tally
+from privacy.accounting.tally import Tally, gaussian_tally, masked_tally
 from privacy.accounting.tree import epsilon_of_rho
 
 _STEP = 1e-4
@@ -27,20 +27,32 @@ def noise_multiplier_for(
     most 0.02 % too large, and rounded up to a multiple of 0.0001. Raises ValueError if a value is
     missing or out of its range, or no z below 10^7 is enough.
     """
-    check_epsilon(target_epsilon, "target_epsilon")
-    check_delta(delta)
     check_count(rounds, "rounds")
     check_sampling_rate(sampling_rate)
+    return _least(target_epsilon, delta, lambda z: gaussian_tally(z, sampling_rate, rounds))
+
+
+def masked_noise_multiplier_for(target_epsilon: float, delta: float, rounds: int) -> float:
+    """Return the least z of ``rounds`` sums under masks, as `noise_multiplier_for`.
+
+    Against the coordinator ``rounds`` are attempts.
+    """
+    check_count(rounds, "rounds")
+    return _least(target_epsilon, delta, lambda z: masked_tally(z, rounds))
+
+
+def _least(target_epsilon: float, delta: float, run: Callable[[float], Tally]) -> float:
+    """Return the least z, in steps of 0.0001, at which a run keeps within ε at δ."""
+    check_epsilon(target_epsilon, "target_epsilon")
+    check_delta(delta)
 
     def excess(log_z: float) -> float:
-        total = gaussian_tally(math.exp(log_z), sampling_rate, rounds)
-        epsilon = epsilon_of_tally(total, delta, coarseness=_FAST)
+        epsilon = epsilon_of_tally(run(math.exp(log_z)), delta, coarseness=_FAST)
         # Clamped, so that the search can do sums where epsilon is 0 or infinite.
         return math.log(min(max(epsilon, 1e-12), 1e12) / target_epsilon)
 
     def fits(steps: int) -> bool:
-        total = gaussian_tally(steps * _STEP, sampling_rate, rounds)
-        return epsilon_of_tally(total, delta) <= target_epsilon
+        return epsilon_of_tally(run(steps * _STEP), delta) <= target_epsilon
 
     # A coarse grid finds the place; the usual one, which other commands report by, confirms it.
     steps = math.ceil(round(math.exp(_crossing(excess)) / _STEP, 6))

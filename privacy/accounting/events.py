@@ -8,6 +8,8 @@ References:
         arXiv:1905.03871 (Theorem 1: how the noise is split between the sum and the count).
     Kairouz et al., "Practical and Private (Deep) Learning without Sampling or Shuffling",
         ICML 2021, arXiv:2103.00039 (tree aggregation).
+    Kairouz, Liu, Steinke, "The Distributed Discrete Gaussian Mechanism for Federated Learning with
+        Secure Aggregation", ICML 2021, arXiv:2102.06387 (noise from the devices).
     McMahan, Xu, Zhang, "A Hassle-free Algorithm for Private Learning in Practice: Don't Use Tree
         Aggregation, Use BLTs", EMNLP 2024, arXiv:2408.08868 (buffered noise).
 """
@@ -163,6 +165,44 @@ class LocalRelease(_Event, frozen=True, kw_only=True, tag="local"):
         check_noise_multiplier(self.noise_multiplier)
 
 
+class _MaskedEvent(_Event, frozen=True, kw_only=True):
+    """Noised sums under masks, one for each group of a cohort.
+
+    A person is in one sum of an attempt. Nothing is amplified: the coordinator knows who took part.
+
+    Attributes:
+        noise_multiplier: z of everything in one sum, as one vector: standard deviation of the
+            honest contributors' noise over the L2 sensitivity under ``adjacency``, as the grid
+            enlarges it.
+        adjacency: Neighbouring relation for which the sensitivity holds.
+        honest_contributors: Contributors of each sum of whom it is believed that they add their
+            share: those whose noise is z. What the shares cost for being discrete is in
+            `privacy.accounting.discrete_noise`.
+    """
+
+    noise_multiplier: float
+    adjacency: Adjacency
+    honest_contributors: int
+
+    def __post_init__(self) -> None:
+        check_noise_multiplier(self.noise_multiplier)
+        check_count(self.honest_contributors, "honest_contributors")
+
+
+class MaskedAttempt(_MaskedEvent, frozen=True, kw_only=True, tag="masked-attempt"):
+    """One attempt at a round, whose sums the coordinator may unmask, whatever comes of it.
+
+    It counts against the coordinator alone: readers get nothing but a release.
+    """
+
+
+class MaskedRelease(_MaskedEvent, frozen=True, kw_only=True, tag="masked"):
+    """One round's model, made from the sums of the attempt that closed it.
+
+    It counts against readers alone: the coordinator has paid for the sums with the attempt.
+    """
+
+
 class EvaluationRelease(_GaussianEvent, frozen=True, kw_only=True, tag="evaluation"):
     """Counts measured on held-out devices."""
 
@@ -183,6 +223,8 @@ PrivacyEvent = (
     | TreeRelease
     | BufferedRelease
     | LocalRelease
+    | MaskedAttempt
+    | MaskedRelease
     | EvaluationRelease
     | UnprotectedRelease
 )

@@ -21,6 +21,22 @@ def gaussian_delta(noise_multiplier: float, epsilon: float) -> float:
     return max(0.0, math.exp(_log_normal(half - shift)) - subtracted)
 
 
+def gaussian_epsilon(noise_multiplier: float, delta: float) -> float:
+    """Return the least ε, to 2^-40 of a bound on it, at which noise of z is (ε, δ)-private."""
+    # Mironov, "Rényi differential privacy", CSF 2017, proposition 3, at the best order.
+    least, largest = (
+        0.0,
+        0.5 / noise_multiplier**2 + math.sqrt(-2 * math.log(delta)) / noise_multiplier,
+    )
+    for _ in range(40):
+        middle = (least + largest) / 2
+        if gaussian_delta(noise_multiplier, middle) > delta:
+            least = middle
+        else:
+            largest = middle
+    return largest
+
+
 def _log_normal(x: float) -> float:
     """Return ln Φ(x), Φ the normal distribution's cumulative function."""
     if x > -35.0:

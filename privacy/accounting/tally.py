@@ -2,7 +2,8 @@
 
 Gaussian releases without sampling are one Gaussian release whose z^-2 is the sum of theirs,
 exactly; sampled ones are counted by their (z, q); leaves of trees are counted by tree, rounds of
-buffered noise all together.
+buffered noise all together. A tally is what one onlooker sees of the events
+(`privacy.accounting.onlookers`).
 """
 
 from collections import Counter
@@ -11,16 +12,20 @@ from itertools import groupby
 
 import msgspec
 
+from privacy.accounting.discrete_noise import LOSS_BESIDE
 from privacy.accounting.events import (
     BufferedRelease,
     EvaluationRelease,
     GaussianRelease,
     LocalRelease,
+    MaskedAttempt,
+    MaskedRelease,
     PrivacyEvent,
     SecretCoinFlips,
     TreeRelease,
     UnprotectedRelease,
 )
+from privacy.accounting.onlookers import Onlooker, is_hidden, is_in_the_clear
 from privacy.accounting.slot_overflow import overflow_probability
 from privacy.accounting.toeplitz import buffered_rho
 from privacy.accounting.tree import tree_rho
@@ -30,7 +35,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """The sum of a sequence of events.
 
     Attributes:
-        unprotected: Whether anything was released without a guarantee.
+        onlooker: The party whose view is counted.
+        unprotected: Whether the onlooker saw anything without a guarantee.
         inverse_square: Sum of z^-2 over Gaussian releases without amplification.
         sampled: How many releases were amplified, by (z, q).
         tree: The rules of the trees, if there are any; the same for every leaf.
@@ -40,8 +46,10 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         adjacency: Neighbouring relation of the guarantee; None before the first event.
         overflow: Probability that any draw had more people than slots.
         population_size: Largest population that was drawn from; None where nobody was drawn.
+        loss_beside: ε to add for noise that is discrete, and the share of δ that it takes.
     """
 
+    onlooker: Onlooker = "readers"
     unprotected: bool = False
     inverse_square: float = 0.0
     sampled: dict[tuple[float, float], int] = {}
@@ -52,21 +60,31 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     adjacency: str | None = None
     overflow: float = 0.0
     population_size: int | None = None
+    loss_beside: float = 0.0
 
     def plus(self, event: PrivacyEvent, times: int = 1) -> "Tally":
         """Return the tally after more of an event; ValueError for other neighbours or trees."""
+        if is_hidden(event, self.onlooker):
+            return self
+        if isinstance(event, UnprotectedRelease) or is_in_the_clear(event, self.onlooker):
+            return msgspec.structs.replace(self, unprotected=True)
         match event:
-            case UnprotectedRelease():
-                return msgspec.structs.replace(self, unprotected=True)
             case LocalRelease():
                 return self._beside("local")._gaussian(event.noise_multiplier, None, times)
             case GaussianRelease() | EvaluationRelease():
                 beside = self._beside(event.adjacency)
                 return beside._gaussian(event.noise_multiplier, event.sampling, times)
-            case TreeRelease():
-                return self._beside(event.adjacency)._leaf(event, times)
-            case BufferedRelease():
-                return self._beside(event.adjacency)._buffered(event, times)
+            case MaskedAttempt() | MaskedRelease():
+                shares = msgspec.structs.replace(self, loss_beside=LOSS_BESIDE)
+                beside = shares._beside(event.adjacency)
+                return beside._gaussian(event.noise_multiplier, None, times)
+            case TreeRelease() | BufferedRelease():
+                beside = self._beside(event.adjacency)
+                return (
+                    beside._leaf(event, times)
+                    if isinstance(event, TreeRelease)
+                    else beside._buffered(event, times)
+                )
 
     @property
     def is_correlated(self) -> bool:
@@ -155,9 +173,9 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, buffered=event, buffered_rounds=rounds)
 
 
-def tally(events: Iterable[PrivacyEvent]) -> Tally:
+def tally(events: Iterable[PrivacyEvent], onlooker: Onlooker = "readers") -> Tally:
     """Add up events in the order in which they happened; raises as `Tally.plus`."""
-    total = Tally()
+    total = Tally(onlooker=onlooker)
     for event, same in groupby(events):
         total = total.plus(event, len(list(same)))
     return total
@@ -168,3 +186,11 @@ def gaussian_tally(noise_multiplier: float, sampling_rate: float, times: int) ->
     if sampling_rate == 1:
         return Tally(inverse_square=times / noise_multiplier**2)
     return Tally(sampled={(noise_multiplier, sampling_rate): times})
+
+
+def masked_tally(noise_multiplier: float, times: int) -> Tally:
+    """Return releases of sums under masks whose honest noise is z, whoever adds it."""
+    event = MaskedRelease(
+        noise_multiplier=noise_multiplier, adjacency="zero-out", honest_contributors=1
+    )
+    return Tally().plus(event, times)

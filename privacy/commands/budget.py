@@ -5,11 +5,20 @@ accountants AccountantsDisagreeError if they differ.
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
-from privacy.accounting.accountant import PrivacyReport, report_of_tally
+import msgspec
+
+from privacy.accounting.accountant import (
+    PrivacyReport,
+    Reports,
+    report_of_tally,
+    reports,
+    reports_of_tallies,
+)
 from privacy.accounting.budget import PrivacyBudget
-from privacy.accounting.calibration import noise_multiplier_for
+from privacy.accounting.calibration import masked_noise_multiplier_for, noise_multiplier_for
 from privacy.accounting.checked_values import (
     check_count,
     check_delta,
@@ -17,7 +26,7 @@ from privacy.accounting.checked_values import (
     check_noise_multiplier,
     check_sampling_rate,
 )
-from privacy.accounting.events import GaussianRelease, SecretCoinFlips
+from privacy.accounting.events import GaussianRelease, PrivacyEvent, SecretCoinFlips
 from privacy.accounting.ledger_chain import (
     LedgerOfAnotherRunError,
     check_end,
@@ -25,8 +34,9 @@ from privacy.accounting.ledger_chain import (
     verify_chain,
 )
 from privacy.accounting.ledger_file import read_ledger
+from privacy.accounting.onlookers import AGAINST, NOT_AGAINST_COORDINATOR, is_hidden
 from privacy.accounting.slot_overflow import slot_count_for
-from privacy.accounting.tally import Tally, gaussian_tally, tally
+from privacy.accounting.tally import Tally, gaussian_tally, masked_tally
 from privacy.clipping.sensitivity import attentive_sensitivity, mean_sensitivity
 from privacy.commands.answer import Answer, Figure, in_words
 from privacy.commands.budget_flags import Epsilon, Noise, Sensitivity
@@ -73,16 +83,33 @@ def epsilon_of_correlated(asked: Epsilon) -> Answer:
     return _answer(report_of_tally(total, check_delta(asked.delta)), rounds)
 
 
+def epsilon_of_masked(asked: Epsilon) -> Answer:
+    """Answer what rounds under masks cost readers, and as many attempts the coordinator."""
+    rounds = check_count(asked.rounds, "rounds")
+    total = masked_tally(check_noise_multiplier(asked.noise_multiplier), rounds)
+    delta = check_delta(asked.delta)
+    found = report_of_tally(total, delta, second_opinion=asked.second_opinion)
+    same = msgspec.structs.replace(found, onlooker="coordinator")
+    return _told_to_both(_answer(found, rounds), Reports(found, same))
+
+
 def epsilon_of_plan(path: Path, *, second_opinion: str) -> Answer:
     """Answer what a federation's whole run would cost; ValueError if it promises nothing."""
     tables = read_tables(path)
-    budget = _promised(path, tables)
-    total, most = tally_of_run(tables), budget.epsilon_budget
-    found = report_of_tally(total, budget.delta, second_opinion=second_opinion)
-    answer = _answer(found, tables.rounds.cap, evaluations=tables.evaluation_count())
-    answer.figures["epsilon_budget"] = most
-    fits = "within" if found.epsilon <= most else "above"
-    answer.lines.append(f"{fits} epsilon_budget {most:g} of the plan")
+    delta = _promised(path, tables).delta
+    found = reports_of_tallies(
+        tally_of_run(tables),
+        tally_of_run(tables, onlooker="coordinator"),
+        delta,
+        second_opinion=second_opinion,
+    )
+    answer = _answer(found.readers, tables.rounds.cap, evaluations=tables.evaluation_count())
+    _told_to_both(answer, found)
+    for budget, spent in zip(tables.budgets, found, strict=False):
+        most, name = budget.epsilon_budget, budget.name
+        answer.figures[name] = most
+        fits = "within" if spent.epsilon <= most else "above"
+        answer.lines.append(f"{fits} {name} {most:g} of the plan")
     return answer
 
 
@@ -104,8 +131,8 @@ def epsilon_of_ledger(path: Path, asked: Epsilon) -> Answer:
         )
     events = verify_chain(file.entries, run=file.run, head=asked.head)
     check_end(file.entries, file.noted)
-    found = report_of_tally(tally(events), check_delta(delta), second_opinion=asked.second_opinion)
-    answer = _answer(found, len(events))
+    found = reports(events, check_delta(delta), second_opinion=asked.second_opinion)
+    answer = _told_to_both(_answer(found.readers, _released(events)), found)
     newest = head_of(file.entries, file.run).hex()
     set_back = sum(entry.clock_set_back_ms > 0 for entry in file.entries)
     answer.figures.update(run=file.run, head=newest, clock_set_back_count=set_back)
@@ -119,6 +146,7 @@ def noise_for(asked: Noise) -> Answer:
     """Answer the least noise multiplier, of each draw, that keeps a run within ε."""
     epsilon = check_epsilon(asked.target_epsilon, "target_epsilon")
     delta, rounds = check_delta(asked.delta), check_count(asked.rounds, "rounds")
+    noised = "the sums" if asked.mode == "masked" else "the aggregate"
     if asked.mode == "ftrl":
         # It counts how often one person takes part; sampling counts all alike.
         z, draw = least_noise(asked, epsilon, delta)
@@ -127,6 +155,9 @@ def noise_for(asked: Noise) -> Answer:
             f"{asked.min_separation} apart,"
         )
         each = " of each round's draw" if asked.mechanism == "blt" else " of each node"
+    elif asked.mode == "masked":
+        z, draw = masked_noise_multiplier_for(epsilon, delta, rounds), Answer({}, [])
+        words, each = f" (attempts, {AGAINST['coordinator']})", " of all honest shares"
     else:
         q = check_sampling_rate(asked.sampling_rate)
         z, draw = noise_multiplier_for(epsilon, delta, rounds, q), Answer({"sampling_rate": q}, [])
@@ -142,7 +173,7 @@ def noise_for(asked: Noise) -> Answer:
         lines=[
             f"noise multiplier {z:g} keeps {in_words(rounds, 'round')}{words} within epsilon "
             f"{epsilon:g} at delta {delta:g}",
-            f"noise standard deviation{each} = noise multiplier x sensitivity of the aggregate",
+            f"noise standard deviation{each} = noise multiplier x sensitivity of {noised}",
             *draw.lines,
         ],
     )
@@ -216,6 +247,22 @@ def _answer(found: PrivacyReport, rounds: int, *, evaluations: int = 0) -> Answe
     over = in_words(rounds + evaluations, "release")
     counted = f", {in_words(evaluations, 'evaluation')} among them" if evaluations else ""
     return Answer(figures, [f"{spent} over {over}{counted}", _basis(found)])
+
+
+def _told_to_both(answer: Answer, found: Reports) -> Answer:
+    """Add the coordinator's figure to an answer of the readers'; null where nothing is promised."""
+    epsilon = found.coordinator.epsilon
+    bounded = math.isfinite(epsilon)
+    answer.figures["coordinator_epsilon"] = epsilon if bounded else None
+    if bounded:
+        answer.lines.append(f"that is {AGAINST['readers']}; {AGAINST['coordinator']} {epsilon:.4g}")
+    elif math.isfinite(found.readers.epsilon):
+        answer.lines.append(f"that is {AGAINST['readers']}; {NOT_AGAINST_COORDINATOR}")
+    return answer
+
+
+def _released(events: Sequence[PrivacyEvent]) -> int:
+    return sum(not is_hidden(event, "readers") for event in events)
 
 
 def _basis(found: PrivacyReport) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from privacy.clipping.sensitivity import Adjacency
 from privacy.foundation.flags import Flag, Printed
 
-Mode = Literal["ftrl", "central"]
+Mode = Literal["ftrl", "central", "masked"]
 Source = Mode | Literal["ledger", "plan"]
 
 _RUN = frozenset({"mode", "rounds", "delta"})
@@ -19,12 +19,14 @@ _ALLOWED: dict[Source, frozenset[str]] = {
     "plan": frozenset({"plan"}),
     "ftrl": _TREES | {"noise_multiplier"},
     "central": _RUN | {"noise_multiplier", "sampling_rate", "population"},
+    "masked": _RUN | {"noise_multiplier"},
 }
 _IN_WORDS: dict[Source, str] = {
     "ledger": "a ledger, which says itself what was released",
     "plan": "a plan, which says so itself",
     "ftrl": "correlated noise, which assumes nothing about who takes part when",
     "central": "cohorts drawn by coins",
+    "masked": "sums under masks, whose contributors the coordinator knows",
 }
 _OTHERS = frozenset({"json", "second_opinion"})
 
@@ -46,7 +48,7 @@ class BudgetRun(Printed, frozen=True, kw_only=True):
             in a file that names none).
     """
 
-    mode: Literal["central", "ftrl"] | None = None
+    mode: Mode | None = None
     rounds: Annotated[int | None, Flag("T")] = None
     sampling_rate: Annotated[float | None, Flag("Q")] = None
     delta: Annotated[float | None, Flag("D")] = None

@@ -10,6 +10,7 @@ References:
 import math
 
 from privacy.accounting.accountant import epsilon_of_tally
+from privacy.accounting.onlookers import AGAINST, NOT_AGAINST_COORDINATOR, Onlooker
 from privacy.accounting.tally import Tally, gaussian_tally
 from privacy.accounting.toeplitz import buffered_prefix_variances
 from privacy.accounting.tree import tree_prefix_variances
@@ -22,15 +23,18 @@ from privacy.commands.federation_file import (
     tally_of_models,
     tally_of_run,
 )
+from privacy.commands.shares import noise_of_shares
 from privacy.commands.sums_in_words import price_line_of_sums, released_noise
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.noise.calibrated_settings import NEIGHBOURS, CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, noises_sums
 
 _DELTA_OF_PAPER = 1e-5
 """δ at which the paper's noise is looked at: the paper states none."""
 
-_Calibrated = LocalNoise | CentralNoise | TreeNoise
+_Calibrated = LocalNoise | CentralNoise | TreeNoise | MaskedNoise
+_Neighbouring = CentralNoise | TreeNoise | MaskedNoise
 
 
 def explain(tables: FederationTables) -> Answer:
@@ -42,11 +46,12 @@ def explain(tables: FederationTables) -> Answer:
         "rounds": tables.rounds.cap,
     }
     match tables.privacy:
-        case CentralNoise() | TreeNoise() | LocalNoise() as calibrated:
+        case CentralNoise() | TreeNoise() | LocalNoise() | MaskedNoise() as calibrated:
             parts = [
                 _unit(calibrated),
                 _draw(tables, calibrated),
                 _spent(tables, calibrated),
+                _against_coordinator(tables, calibrated),
                 _noise(tables, calibrated),
                 _evaluations(tables, calibrated.delta),
             ]
@@ -69,7 +74,7 @@ def explain(tables: FederationTables) -> Answer:
 
 
 def _unit(privacy: _Calibrated) -> Answer:
-    relation = privacy.adjacency if isinstance(privacy, CentralNoise | TreeNoise) else "local"
+    relation = privacy.adjacency if isinstance(privacy, _Neighbouring) else "local"
     words = NEIGHBOURS.get(relation, "neighbours are any two data sets of one person")
     return Answer(
         {"unit": "enrolled person", "adjacency": relation},
@@ -109,7 +114,7 @@ def _spent(tables: FederationTables, privacy: _Calibrated) -> Answer:
     whole = epsilon_of_tally(tally_of_run(tables), delta)
     fitting = _rounds_that_fit(tables, budget, delta)
     lines = [
-        f"One round: epsilon {one:.3g} at delta {delta:g}.",
+        f"One round: epsilon {one:.3g} at delta {delta:g} {AGAINST['readers']}.",
         f"Whole run: epsilon {whole:.3g} at delta {delta:g} over {in_words(cap, 'round')}; "
         f"the budget is {budget:g}.",
     ]
@@ -130,18 +135,48 @@ def _spent(tables: FederationTables, privacy: _Calibrated) -> Answer:
     )
 
 
-def _rounds_that_fit(tables: FederationTables, budget: float, delta: float) -> int:
+def _against_coordinator(tables: FederationTables, privacy: _Calibrated) -> Answer:
+    """Return what the run shows the coordinator, which sees what devices send."""
+    if isinstance(privacy, CentralNoise | TreeNoise):
+        words = f"{NOT_AGAINST_COORDINATOR[0].upper()}{NOT_AGAINST_COORDINATOR[1:]}."
+        return Answer({"coordinator_epsilon": None}, [words])
+    whole = epsilon_of_tally(tally_of_run(tables, onlooker="coordinator"), privacy.delta)
+    figures: dict[str, Figure] = {"coordinator_epsilon": whole}
+    line = (
+        f"The same run costs epsilon {whole:.3g} {AGAINST['coordinator']}, and an attempt that "
+        "comes to nothing as much as a round."
+    )
+    if isinstance(privacy, LocalNoise):
+        return Answer(figures, [line])
+    budget, cap = privacy.coordinator_epsilon_budget, tables.rounds.cap
+    fitting = _rounds_that_fit(tables, budget, privacy.delta, "coordinator")
+    lines = [f"{line} Its budget is {budget:g}."]
+    if fitting < cap:
+        lines.append(
+            f"The run stops after {in_words(fitting, 'attempt')}, before that budget is passed; "
+            "raise noise_multiplier or coordinator_epsilon_budget, or lower rounds.cap."
+        )
+    return Answer(
+        {**figures, "coordinator_epsilon_budget": budget, "attempts_that_fit": fitting}, lines
+    )
+
+
+def _rounds_that_fit(
+    tables: FederationTables, budget: float, delta: float, onlooker: Onlooker = "readers"
+) -> int:
     """Return how many rounds of the plan keep the budget; epsilon never falls with rounds."""
     low, high = 0, tables.rounds.cap + 1
     while high - low > 1:
         # The whole run first: mostly it fits, and nothing more is asked.
         middle = high - 1 if low == 0 and high > tables.rounds.cap else (low + high) // 2
-        fits = epsilon_of_tally(tally_of_run(tables, middle), delta) <= budget
-        low, high = (middle, high) if fits else (low, middle)
+        spent = epsilon_of_tally(tally_of_run(tables, middle, onlooker), delta)
+        low, high = (middle, high) if spent <= budget else (low, middle)
     return low
 
 
 def _noise(tables: FederationTables, privacy: _Calibrated) -> Answer:
+    if isinstance(privacy, MaskedNoise):
+        return noise_of_shares(tables, privacy)
     if isinstance(privacy, LocalNoise):
         sensitivity, where = 2 * privacy.clipping_norm, "each device's update"
     else:
@@ -261,7 +296,7 @@ def _sentences(training: TrainingTable, examples: ExamplePrivacySettings) -> Ans
 
 def _price(tables: FederationTables, privacy: _Calibrated, sensitivity: float) -> Answer:
     """Return what attention adds to the noise; nothing under equal weights or local noise."""
-    if tables.aggregation.rule != "attentive" or isinstance(privacy, LocalNoise):
+    if tables.aggregation.rule != "attentive" or isinstance(privacy, LocalNoise | MaskedNoise):
         return Answer({}, [])
     strength = tables.aggregation.attention_strength
     if noises_sums(privacy):

@@ -12,6 +12,7 @@ import msgspec
 from privacy.accounting.budget import PrivacyBudget
 from privacy.accounting.checked_values import check_count, check_delta
 from privacy.accounting.events import Adjacency, EvaluationRelease
+from privacy.accounting.onlookers import Onlooker
 from privacy.accounting.tally import Tally
 from privacy.clipping.noised_sums import sums_sensitivity
 from privacy.clipping.rule_settings import (
@@ -26,7 +27,13 @@ from privacy.foundation.strict_toml import TomlError, read_toml
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from privacy.noise.evaluation_settings import MeasuredModels
 from privacy.noise.participation_settings import Participation
-from privacy.noise.plan_events import budget_of, evaluation_event, event_of, fixed_slot_count
+from privacy.noise.plan_events import (
+    budget_of,
+    budgets_of,
+    evaluation_event,
+    events_of,
+    fixed_slot_count,
+)
 from privacy.noise.settings import PrivacySettings, noises_sums
 
 
@@ -84,8 +91,13 @@ class FederationTables(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def budget(self) -> PrivacyBudget | None:
-        """Return what the run may spend; None where the mode promises nothing."""
+        """Return what the run may spend against readers; None where the mode promises nothing."""
         return budget_of(self.privacy)
+
+    @property
+    def budgets(self) -> tuple[PrivacyBudget, ...]:
+        """Return everything that the run has to keep, one an onlooker; readers' first."""
+        return budgets_of(self.privacy)
 
     @property
     def slot_count(self) -> int | None:
@@ -132,25 +144,29 @@ def read_tables(path: Path) -> FederationTables:
         raise FederationTablesError(f"{path}: {error}") from None
 
 
-def tally_of_run(tables: FederationTables, rounds: int | None = None) -> Tally:
-    """Return what a run releases up to its cap, or in its first ``rounds``, evaluations included.
+def tally_of_run(
+    tables: FederationTables, rounds: int | None = None, onlooker: Onlooker = "readers"
+) -> Tally:
+    """Return what a run shows an onlooker up to its cap, or in its first ``rounds``.
 
-    A device counts as if it took part in every round that the plan allows. Raises ValueError if a
-    draw does not say enough, or cannot be accounted for.
+    Evaluations are included. A device counts as if it took part in every round that the plan
+    allows, and every round as if its first attempt were released. Raises ValueError if a draw does
+    not say enough, or cannot be accounted for.
     """
-    total = tally_of_models(tables, tables.rounds.cap if rounds is None else rounds)
+    total = tally_of_models(tables, tables.rounds.cap if rounds is None else rounds, onlooker)
     event, count = tables.evaluation_event, tables.evaluation_count(rounds)
     return total if event is None or not count else total.plus(event, count)
 
 
-def tally_of_models(tables: FederationTables, count: int) -> Tally:
-    """Return what the models of the first rounds, at least 1, release, without evaluations."""
-    privacy, total = tables.privacy, Tally()
+def tally_of_models(tables: FederationTables, count: int, onlooker: Onlooker = "readers") -> Tally:
+    """Return what the models of the first rounds, at least 1, show, without evaluations."""
+    privacy, total = tables.privacy, Tally(onlooker=onlooker)
     # Rounds are alike but for the tree that they are in.
     length = privacy.restart_rounds if isinstance(privacy, TreeNoise) else None
     for first in range(1, count + 1, length or count):
-        event = event_of(first, tables.rounds, privacy)
-        total = total.plus(event, min(length or count, count - first + 1))
+        times = min(length or count, count - first + 1)
+        for event in events_of(first, tables.rounds, privacy):
+            total = total.plus(event, times)
     return total
 
 

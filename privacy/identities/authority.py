@@ -235,7 +235,7 @@ def _leaf(public_key: PublicKey, use: KeyUse, role: Role, name: str) -> x509.Cer
         .public_key(public_key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(key_usage(signs=not wraps, wraps=wraps), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([PROFILES[use, role]]), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(PROFILES[use, role]), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
     )
 

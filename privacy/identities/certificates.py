@@ -1,10 +1,9 @@
 """Certified keys: one federation, one authority, and one use for each key.
 
-A party has three keys, each with its own certificate: TLS, wrapping (others seal to it) and
-signing (it signs headers and releases). The extended key usage, critical and exactly one, says use
-and role together, so a device's certificate never passes for the coordinator's, nor a signing
-certificate for a wrapping one. Each key proves that its owner has it: its request (PKCS#10) is
-signed with it.
+A party has three keys, each with its own certificate: TLS, wrapping (others seal to it) and signing
+(it signs headers and releases). The extended key usage, critical, says use and role together, so a
+device's certificate never passes for the coordinator's, nor a signing certificate for a wrapping
+one. Each key proves that its owner has it: its request (PKCS#10) is signed with it.
 
 Clocks: certificates are dated back by `CLOCK_TOLERANCE`, so that a party whose clock is up to a
 day slow can use one at once. At the far end no tolerance is needed: a certificate is renewed at
@@ -43,7 +42,8 @@ from privacy.identities.keys import RSA_BITS, PublicKey
 
 CLOCK_TOLERANCE = timedelta(hours=25)
 
-Role = Literal["device", "coordinator"]
+Role = Literal["device", "coordinator", "helper", "caller"]
+"""Parties; a caller is the coordinator where it calls a helper, with a TLS key alone."""
 
 _ARC = "2.25.215348917720984305717432880291034811273"
 
@@ -56,13 +56,18 @@ class KeyUse(StrEnum):
     SIGNING = "signing"
 
 
-PROFILES: dict[tuple[KeyUse, Role], ObjectIdentifier] = {
-    (KeyUse.TLS, "device"): ExtendedKeyUsageOID.CLIENT_AUTH,
-    (KeyUse.TLS, "coordinator"): ExtendedKeyUsageOID.SERVER_AUTH,
-    (KeyUse.WRAPPING, "device"): ObjectIdentifier(f"{_ARC}.1"),
-    (KeyUse.WRAPPING, "coordinator"): ObjectIdentifier(f"{_ARC}.2"),
-    (KeyUse.SIGNING, "device"): ObjectIdentifier(f"{_ARC}.3"),
-    (KeyUse.SIGNING, "coordinator"): ObjectIdentifier(f"{_ARC}.4"),
+# TLS libraries want a usage of theirs; what tells one party from another then stands beside it.
+PROFILES: dict[tuple[KeyUse, Role], tuple[ObjectIdentifier, ...]] = {
+    (KeyUse.TLS, "device"): (ExtendedKeyUsageOID.CLIENT_AUTH,),
+    (KeyUse.TLS, "coordinator"): (ExtendedKeyUsageOID.SERVER_AUTH,),
+    (KeyUse.WRAPPING, "device"): (ObjectIdentifier(f"{_ARC}.1"),),
+    (KeyUse.WRAPPING, "coordinator"): (ObjectIdentifier(f"{_ARC}.2"),),
+    (KeyUse.SIGNING, "device"): (ObjectIdentifier(f"{_ARC}.3"),),
+    (KeyUse.SIGNING, "coordinator"): (ObjectIdentifier(f"{_ARC}.4"),),
+    (KeyUse.TLS, "helper"): (ExtendedKeyUsageOID.SERVER_AUTH, ObjectIdentifier(f"{_ARC}.6")),
+    (KeyUse.WRAPPING, "helper"): (ObjectIdentifier(f"{_ARC}.7"),),
+    (KeyUse.SIGNING, "helper"): (ObjectIdentifier(f"{_ARC}.8"),),
+    (KeyUse.TLS, "caller"): (ExtendedKeyUsageOID.CLIENT_AUTH, ObjectIdentifier(f"{_ARC}.9")),
 }
 
 # The one thing that an authority's statement about its successor is for: no party's certificate.
@@ -102,6 +107,11 @@ class CertifiedKey:
     issuing_not_before: float = 0.0
     public_key: PublicKey
     der: bytes
+
+    @property
+    def key_bits(self) -> int:
+        """Size of an RSA key, in bits; 0 for a TLS key."""
+        return self.public_key.key_size if isinstance(self.public_key, rsa.RSAPublicKey) else 0
 
     @property
     def generation(self) -> tuple[float, float]:
@@ -237,9 +247,9 @@ def check_kind(public_key: object, use: KeyUse) -> PublicKey:
 
 
 def _read_profile(usages: list[ObjectIdentifier]) -> tuple[KeyUse, Role]:
-    """Return what an extended key usage stands for; it must be exactly one that sotto knows."""
-    for profile, identifier in PROFILES.items():
-        if usages == [identifier]:
+    """Return what extended key usages stand for; they must be exactly those of one profile."""
+    for profile, identifiers in PROFILES.items():
+        if usages == list(identifiers):
             return profile
     raise CertificateError("certificate must be for one use that sotto knows")
 

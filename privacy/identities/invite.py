@@ -36,6 +36,8 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ca_sha256: Hex SHA-256 of that DER, for people to compare.
         token: 16 random bytes in hex; single use.
         expires_at: When the token expires, seconds since 1970 UTC.
+        helper_certificate: The chain, DER, of the wrapping certificate of the helper that holds
+            masks; absent from an invite of a federation without masks.
     """
 
     format_version: Literal[1] = INVITE_VERSION
@@ -46,6 +48,8 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ca_sha256: str
     token: str
     expires_at: float
+    # Absent, not null: devices from before masks refuse what they do not know.
+    helper_certificate: bytes | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         for name in ("enrolment_address", "device_address"):
@@ -57,6 +61,12 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"token must be {2 * TOKEN_BYTES} lower-case hex digits")
         if not 0 < self.expires_at < math.inf:
             raise ValueError(f"expires_at must be > 0 and finite, got {self.expires_at}")
+
+    @property
+    def helper(self) -> bytes | None:
+        """Return the helper's wrapping certificate, DER; None without masks."""
+        given = self.helper_certificate
+        return None if isinstance(given, msgspec.UnsetType) else given
 
     def encode(self) -> bytes:
         """Return the invite as JSON for a file."""

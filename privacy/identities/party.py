@@ -308,7 +308,7 @@ def _current(folder: Path) -> _Generations:
     if generations is None:
         raise KeyFileError(
             f"{folder} holds no identity: a device gets one by `sotto-client enrol`, a "
-            "coordinator by `sotto-server init`"
+            "coordinator by `sotto-server init`, a helper by `sotto-helper admit`"
         )
     return generations
 

@@ -24,6 +24,7 @@ class Purpose(StrEnum):
     BUNDLE = "bundle"
     PUBLISHED_PART = "published part"
     PLAN = "plan"
+    HELPER_ANSWER = "helper answer"
 
 
 class SignatureError(Exception):

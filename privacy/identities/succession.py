@@ -40,6 +40,14 @@ class FormerAuthorities:
     statements: bytes = b""
     roots: bytes = b""
 
+    @property
+    def root_certificates(self) -> tuple[bytes, ...]:
+        """The former roots, DER, newest first, without the one that counts now."""
+        if not self.roots:
+            return ()
+        roots = x509.load_pem_x509_certificates(self.roots)
+        return tuple(root.public_bytes(Encoding.DER) for root in roots[1:])
+
 
 def state_successor(
     former: CertificateAuthority, successor: bytes, *, now: float | None = None

@@ -39,7 +39,7 @@ NoiseOn = Literal["mean", "sums"] | UnsetType
 _ON_SUMS = " of the sums of updates and of weights, which are divided after it"
 
 
-class _Calibrated(ClippingSettings, frozen=True, kw_only=True, tag_field="mode"):
+class Calibrated(ClippingSettings, frozen=True, kw_only=True, tag_field="mode"):
     """Settings that every mode with a guarantee has.
 
     Attributes:
@@ -74,7 +74,7 @@ class _Calibrated(ClippingSettings, frozen=True, kw_only=True, tag_field="mode")
         )
 
 
-class LocalNoise(_Calibrated, frozen=True, kw_only=True, tag="local"):
+class LocalNoise(Calibrated, frozen=True, kw_only=True, tag="local"):
     """Noise of each device on its own update, so that nobody else has to be trusted.
 
     Neighbours are any two data sets of one person. Two clipped updates lie up to 2C apart, so
@@ -92,7 +92,7 @@ class LocalNoise(_Calibrated, frozen=True, kw_only=True, tag="local"):
         )
 
 
-class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
+class CentralNoise(Calibrated, frozen=True, kw_only=True, tag="central"):
     """The coordinator's noise on the aggregate of clipped updates over a fixed number of slots.
 
     Attributes:
@@ -142,7 +142,7 @@ class CentralNoise(_Calibrated, frozen=True, kw_only=True, tag="central"):
         )
 
 
-class TreeNoise(_Calibrated, frozen=True, kw_only=True, tag="ftrl"):
+class TreeNoise(Calibrated, frozen=True, kw_only=True, tag="ftrl"):
     """The coordinator's noise on prefix sums, correlated over rounds; no sampling is assumed.
 
     Attributes:

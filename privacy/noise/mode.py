@@ -28,6 +28,9 @@ class Arrival(StrEnum):
     NOISED_WITH_CLEAN_NORMS = "noised-with-clean-norms"
     """As ``NOISED``, followed by the L2 norm of every tensor before noise."""
 
+    MASKED = "masked"
+    """As a masked vector, of which nothing shows but its sum with those of others."""
+
 
 @dataclass(frozen=True)
 class CalibratedRound:

@@ -18,6 +18,8 @@ class Participation(msgspec.Struct, frozen=True, kw_only=True):
         participation_rate: Fraction of the enrolled devices in one round, in (0, 1]; C. For
             ``drawn``, and for ``sampled`` the chance of each device.
         population_size: Most devices that will be enrolled; for ``sampled``.
+        quorum: Fewest updates with which a round may close; None where the settings are read
+            without it.
     """
 
     cap: int
@@ -25,6 +27,7 @@ class Participation(msgspec.Struct, frozen=True, kw_only=True):
     cohort_size: int | None = None
     participation_rate: float | None = None
     population_size: int | None = None
+    quorum: int | None = None
 
     def __post_init__(self) -> None:
         size, rate = self.cohort_size, self.participation_rate

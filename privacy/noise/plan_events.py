@@ -13,6 +13,8 @@ from privacy.accounting.events import (
     EvaluationRelease,
     GaussianRelease,
     LocalRelease,
+    MaskedAttempt,
+    MaskedRelease,
     PrivacyEvent,
     SecretCoinFlips,
     TreeRelease,
@@ -25,19 +27,20 @@ from privacy.accounting.slot_overflow import (
 )
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.evaluation_settings import MeasuredModels
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.participation_settings import Participation
 from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
 
 
 def event_of(round_number: int, rounds: Participation, privacy: PrivacySettings) -> PrivacyEvent:
-    """Return what the release of a round, from 1, is; under ``local`` each attempt at it."""
+    """Return what the release of a round, from 1, is; under ``local`` each attempt at it.
+
+    Raises:
+        ValueError: If the settings do not say enough for the mode.
+    """
     match privacy:
-        case NoNoise():
-            return UnprotectedRelease(mode="none")
-        case PaperNoise():
-            return UnprotectedRelease(mode="paper")
-        case PaperServerNoise():
-            return UnprotectedRelease(mode="paper-server")
+        case NoNoise() | PaperNoise() | PaperServerNoise():
+            return _unprotected(privacy)
         case LocalNoise():
             return LocalRelease(noise_multiplier=privacy.noise_multiplier)
         case CentralNoise():
@@ -48,8 +51,49 @@ def event_of(round_number: int, rounds: Participation, privacy: PrivacySettings)
             )
         case TreeNoise():
             return _correlated(round_number, privacy)
+        case MaskedNoise():
+            return MaskedRelease(
+                noise_multiplier=privacy.noise_multiplier,
+                adjacency=privacy.adjacency,
+                honest_contributors=_honest(rounds, privacy),
+            )
         case _:
             assert_never(privacy)
+
+
+def attempt_event(rounds: Participation, privacy: PrivacySettings) -> PrivacyEvent | None:
+    """Return what an attempt at a round shows the coordinator, whatever comes of it.
+
+    It is entered before the attempt's first lease. None in modes whose release alone counts.
+
+    Raises:
+        ValueError: As `event_of`.
+    """
+    match privacy:
+        case LocalNoise():
+            return LocalRelease(noise_multiplier=privacy.noise_multiplier)
+        case MaskedNoise():
+            return MaskedAttempt(
+                noise_multiplier=privacy.noise_multiplier,
+                adjacency=privacy.adjacency,
+                honest_contributors=_honest(rounds, privacy),
+            )
+        case _:
+            return None
+
+
+def events_of(
+    round_number: int, rounds: Participation, privacy: PrivacySettings
+) -> tuple[PrivacyEvent, ...]:
+    """Return every event of a round whose first attempt is released, in their order.
+
+    Raises:
+        ValueError: As `event_of`.
+    """
+    released = event_of(round_number, rounds, privacy)
+    attempted = attempt_event(rounds, privacy)
+    # Under ``local`` the attempt is all that shows anything.
+    return (released,) if attempted in (None, released) else (attempted, released)
 
 
 def evaluation_event(
@@ -74,10 +118,25 @@ def evaluation_event(
 
 
 def budget_of(privacy: PrivacySettings) -> PrivacyBudget | None:
-    """Return what the run may spend, or None where nothing is promised."""
-    if isinstance(privacy, LocalNoise | CentralNoise | TreeNoise):
+    """Return what the run may spend against readers, or None where nothing is promised."""
+    if isinstance(privacy, LocalNoise | CentralNoise | TreeNoise | MaskedNoise):
         return PrivacyBudget(epsilon_budget=privacy.epsilon_budget, delta=privacy.delta)
     return None
+
+
+def budgets_of(privacy: PrivacySettings) -> tuple[PrivacyBudget, ...]:
+    """Return everything that the run has to keep: one budget an onlooker, readers' first."""
+    readers = budget_of(privacy)
+    if readers is None:
+        return ()
+    if not isinstance(privacy, MaskedNoise):
+        return (readers,)
+    coordinator = PrivacyBudget(
+        epsilon_budget=privacy.coordinator_epsilon_budget,
+        delta=privacy.delta,
+        onlooker="coordinator",
+    )
+    return readers, coordinator
 
 
 def fixed_slot_count(rounds: Participation, privacy: PrivacySettings) -> int:
@@ -99,6 +158,25 @@ def fixed_slot_count(rounds: Participation, privacy: PrivacySettings) -> int:
 def sampled_places(rounds: Participation, privacy: PrivacySettings) -> int | None:
     """Return the places of a round whose cohort is sampled, or None for other cohorts."""
     return fixed_slot_count(rounds, privacy) if rounds.selection == "sampled" else None
+
+
+def _unprotected(privacy: NoNoise | PaperNoise | PaperServerNoise) -> UnprotectedRelease:
+    match privacy:
+        case NoNoise():
+            return UnprotectedRelease(mode="none")
+        case PaperNoise():
+            return UnprotectedRelease(mode="paper")
+        case PaperServerNoise():
+            return UnprotectedRelease(mode="paper-server")
+
+
+def _honest(rounds: Participation, privacy: MaskedNoise) -> int:
+    if rounds.quorum is None:
+        raise ValueError(
+            'rounds.quorum must be given with privacy.mode = "masked": the noise of the fewest '
+            "contributors counts"
+        )
+    return privacy.honest_contributors(rounds.quorum)
 
 
 def _correlated(round_number: int, privacy: TreeNoise) -> TreeRelease | BufferedRelease:

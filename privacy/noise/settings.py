@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 
 from privacy.clipping.settings import AdaptiveClippingSettings, ClippingSettings
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.masked_settings import MaskedNoise
 
 NO_GUARANTEE = "no privacy guarantee"
 
@@ -85,7 +86,9 @@ class PaperServerNoise(_AdaptiveMode, frozen=True, kw_only=True, tag="paper-serv
         _check_magnitude(self.randomisation_magnitude)
 
 
-PrivacySettings = NoNoise | PaperNoise | PaperServerNoise | LocalNoise | CentralNoise | TreeNoise
+PrivacySettings = (
+    NoNoise | PaperNoise | PaperServerNoise | LocalNoise | CentralNoise | TreeNoise | MaskedNoise
+)
 
 
 def noises_sums(settings: PrivacySettings) -> bool:

@@ -6,7 +6,8 @@ way that nobody but the sender can satisfy otherwise.
 
 * A **downlink** is encrypted once for a cohort, and every member knows its key. It names the
   payload's digest (`privacy.sealing.chunk_digest`), which an opener compares at the end.
-* An **uplink** has one recipient. Its key is known to sender and recipient alone, and never leaves
+* An **uplink**, or a **mask's seed**, has one recipient. Its key is known to sender and recipient
+alone, and never leaves
   them unwrapped; so it is enough to name the key. A body under another key is refused before its
   first chunk, and under this key only the two ends can make one. Neither end hashes the payload,
   which would cost each more than encrypting it.
@@ -32,7 +33,7 @@ def commitment_of(direction: Direction, payload: memoryview, content_key: bytes)
     match direction:
         case Direction.DOWNLINK:
             return payload_digest(payload)
-        case Direction.UPLINK:
+        case Direction.UPLINK | Direction.MASK_SEED:
             return key_commitment(content_key)
 
 

@@ -37,6 +37,7 @@ class Direction(IntEnum):
 
     DOWNLINK = 1
     UPLINK = 2
+    MASK_SEED = 3
 
 
 class Suite(IntEnum):
@@ -63,7 +64,7 @@ class MessageContext:
     """The round, slot and lease that a message belongs to: sealed with it, and insisted on.
 
     Attributes:
-        direction: Which way it goes.
+        direction: Which way it goes; a mask's seed goes to the helper, whoever carries it.
         run: Identifier of the run, 16 bytes.
         round_number: Round, from 1.
         slot: The client's slot; 0 in a downlink that is one body for the whole cohort.

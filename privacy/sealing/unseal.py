@@ -6,7 +6,6 @@ from io import RawIOBase
 from typing import NoReturn
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from privacy.foundation.atomic_files import BytesLike
@@ -188,7 +187,7 @@ class Opener:
         """Verify the header, then read it, then unwrap the content key."""
         slip = prefix[:SLIP_BYTES]
         header = prefix[SLIP_BYTES : SLIP_BYTES + HEADER_BYTES]
-        signature = take_block(prefix[SLIP_BYTES + HEADER_BYTES :], _key_bits(self._sender))
+        signature = take_block(prefix[SLIP_BYTES + HEADER_BYTES :], self._sender.key_bits)
         verify(self._sender.public_key, header, signature, purpose=Purpose.ENVELOPE)
         parsed = parse_header(header)
         suite = Suite(parsed.suite)
@@ -212,7 +211,7 @@ class Opener:
         fields = slip[:SLIP_FIELDS_BYTES]
         pair = self._addressed(fields)
         check_key_bits(pair.certified, suite)
-        wrapped = take_block(slip[SLIP_FIELDS_BYTES:], _key_bits(pair.certified))
+        wrapped = take_block(slip[SLIP_FIELDS_BYTES:], pair.certified.key_bits)
         content_key = rsa_key(pair).decrypt(wrapped, oaep(header, fields))
         if len(content_key) != 32:
             raise ValueError("content key must have 32 bytes")
@@ -264,8 +263,3 @@ def open_sealed(
         return opener.finish()
     finally:
         opener.close()
-
-
-def _key_bits(certified: CertifiedKey) -> int:
-    key = certified.public_key
-    return key.key_size if isinstance(key, rsa.RSAPublicKey) else 0

@@ -7,6 +7,7 @@ import msgspec
 
 from models.plan.release_record import Metric
 from privacy.noise.calibrated_settings import LocalNoise
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.settings import PrivacySettings
 
 
@@ -47,6 +48,11 @@ def check_screening(settings: ScreeningSettings, privacy: PrivacySettings) -> No
         raise ValueError(
             "screening.norm_factor follows the clients' norms, which no noise covers; leave it out "
             "and let privacy.adaptive_clipping follow them with noise"
+        )
+    if settings.largest_element is not None and isinstance(privacy, MaskedNoise):
+        raise ValueError(
+            'screening.largest_element must be absent with privacy.mode = "masked", got '
+            f"{settings.largest_element}: nobody opens an update to look at it"
         )
     element, norm = settings.largest_element, privacy.clipping_norm
     if element is not None and (isinstance(privacy, LocalNoise) or privacy.adaptation is not None):

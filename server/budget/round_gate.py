@@ -1,13 +1,15 @@
 """Decide whether the next round and its evaluation fit the budget, and who may take part."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 from privacy.accounting.accountant import epsilon_of
-from privacy.accounting.budget import BudgetExceededError, check_budget
+from privacy.accounting.budget import BudgetExceededError, PrivacyBudget, check_budget
 from privacy.accounting.events import PrivacyEvent
 from privacy.accounting.ledger_chain import NotedHead
-from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
-from privacy.noise.plan_events import budget_of, event_of
+from privacy.accounting.onlookers import Epsilons, is_hidden
+from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.plan_events import attempt_event, budgets_of, events_of
 from privacy.noise.settings import PrivacySettings
 from server.budget.round_entries import RoundEntries
 from server.budget.shortage import shortage_of
@@ -35,7 +37,7 @@ class RoundGate:
         self._store = store
         self._run = run
         self._published = published
-        self._admitted: tuple[tuple[int, int], float | None] | None = None
+        self._admitted: tuple[tuple[int, int], Epsilons | None] | None = None
         self.entries = RoundEntries(config, store, run)
 
     @property
@@ -82,14 +84,15 @@ class RoundGate:
             LedgerError: If the ledger was changed, lost its end or belongs to another run.
         """
         spent = self.spent()
-        first_to_pay = next_round + self.entries.is_paid(next_round, attempt)
-        return outlook(self._config, spent=spent, first_round=first_to_pay)
+        is_paid = self.entries.is_paid(next_round, attempt)
+        return outlook(self._config, spent=spent, first_round=next_round, is_paid=is_paid)
 
-    def admit(self, round_number: int, attempt: int = 0) -> float | None:
+    def admit(self, round_number: int, attempt: int = 0) -> Epsilons | None:
         """Return ε after this attempt and its round's evaluation; None if nothing is promised.
 
         Asked before an attempt is opened, and again before its round is closed. An attempt that the
-        ledger holds is closed whatever is left of the budget: the release shows nothing more.
+        ledger holds is closed whatever is left of the budget that it was paid from: the release
+        shows that onlooker nothing more.
 
         Raises:
             BudgetExceededError: If they would pass the budget.
@@ -97,7 +100,7 @@ class RoundGate:
         """
         asked = (round_number, attempt)
         if self._admitted is None or self._admitted[0] != asked:
-            self._admitted = (asked, self._epsilon_after(round_number, attempt))
+            self._admitted = (asked, self._epsilons_after(round_number, attempt))
         return self._admitted[1]
 
     def population(self, round_number: int) -> list[str]:
@@ -117,21 +120,23 @@ class RoundGate:
         eligible, enrolled = self.population(round_number), population(self._store)
         return shortage_of(self._config, eligible=len(eligible), enrolled=len(enrolled))
 
-    def _epsilon_after(self, round_number: int, attempt: int) -> float | None:
-        config, budget = self._config, budget_of(self._config.privacy)
+    def _epsilons_after(self, round_number: int, attempt: int) -> Epsilons | None:
+        config, budgets = self._config, budgets_of(self._config.privacy)
         held = self.spent()
-        if budget is None:
+        if not budgets:
             return None
+        paid = None
         if self.entries.is_paid(round_number, attempt):
-            return epsilon_of(held, budget.delta)
-        event = event_of(round_number, config.rounds, config.privacy)
+            paid = attempt_event(config.rounds, config.privacy)
+        events = events_of(round_number, config.rounds, config.privacy)
+        coming = [event for event in events if event != paid]
         # In which order the two come makes no difference to what both spend.
         evaluations = coming_evaluations(
             config.evaluation, config.rounds, config.privacy, range(round_number, round_number + 1)
         )
-        spent = [*held, *evaluations]
+        spent: list[PrivacyEvent] = [*held, *evaluations]
         try:
-            return check_budget(spent, event, budget)
+            readers, *others = [_fitting(spent, coming, budget) for budget in budgets]
         except BudgetExceededError as error:
             if not evaluations:
                 raise
@@ -140,12 +145,29 @@ class RoundGate:
                 rounds_left=error.rounds_left,
                 epsilon=error.epsilon,
             ) from None
+        # What devices noise themselves is noised for the coordinator too.
+        is_local = isinstance(config.privacy, LocalNoise)
+        coordinator = others[0] if others else readers if is_local else math.inf
+        return Epsilons(readers=readers, coordinator=coordinator, delta=budgets[0].delta)
+
+
+def _fitting(
+    spent: Sequence[PrivacyEvent], coming: Sequence[PrivacyEvent], budget: PrivacyBudget
+) -> float:
+    """Return ε against a budget's onlooker after what is coming, if that fits."""
+    seen = [event for event in coming if not is_hidden(event, budget.onlooker)]
+    if not seen:
+        return epsilon_of(spent, budget.delta, budget.onlooker)
+    # One event at most: a round shows a release to readers and an attempt to the coordinator.
+    return check_budget(spent, seen[0], budget)
 
 
 def hides_figures(privacy: PrivacySettings) -> bool:
     """Return whether figures of a round's updates (clipped, refused, set aside) stay secret.
 
     The coordinator sees updates before any noise, and counts of them would be released without any.
-    Under ``local`` it sees noised updates alone, and their noise covers all that follows.
+    Under ``local`` it sees noised updates alone, and their noise covers all that follows. Under
+    ``masked`` it sees masked vectors: it counts them, and that a device sent one follows from no
+    text (`models.plan.onlookers`).
     """
     return isinstance(privacy, CentralNoise | TreeNoise)

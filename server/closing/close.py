@@ -51,7 +51,7 @@ class Closed:
 
     Attributes:
         parameters: The next released parameters, flat float32, shape ``(elements,)``.
-        clipped_count: Clients whose update the server had to clip: no honest one.
+        clipped_count: Clients whose update the server had to clip, no honest one; None under masks.
         aggregation_weights: None if the noise mode guarantees privacy (weights are functions of
             private updates) or the rule has no weights.
         next_clipping_norm: C of the next round in parameter units, if it follows the clients'.
@@ -64,7 +64,7 @@ class Closed:
 
     parameters: Tensor
     contribution_count: int
-    clipped_count: int
+    clipped_count: int | None
     aggregation_weights: AggregationWeights | None
     next_clipping_norm: float | None = None
     screened: Mapping[str, int] = field(default_factory=dict)
@@ -167,7 +167,7 @@ def close_round(
     """
     privacy, screen, generator = closing.privacy, closing.screen, closing.generator
     _check_roles(closing.schema, privacy)
-    _check_parameters(parameters, closing.released)
+    check_parameters(parameters, closing.released)
     server_half = closing.personalisation or NothingGenerated(closing.sent)
     calibrated, taught = _calibrated(closing, server_half)
     rule = _rule(parameters, closing, under_guarantee=calibrated is not None)
@@ -184,16 +184,14 @@ def close_round(
     )
     # The noise comes before the step, and nothing that was not noised is used after it.
     noised = _noised(rule.result(), closing, calibrated)
-    after = _stepped(_shared_of(parameters, closing), noised.aggregate, closing)
-    if closing.release_step is not None:
-        after = round_at_random(after, closing.release_step, generator)
+    after = next_parameters(parameters, noised.aggregate, closing)
     server_half.close(
         None
         if taught is None
         else lambda gradient: closing.mode.at_server(gradient, generator, taught)
     )
     return Closed(
-        _beside_frozen(after, parameters, closing),
+        after,
         rule.contribution_count,
         rule.clipped_count,
         weights,
@@ -261,18 +259,25 @@ def _rule(parameters: Tensor, closing: Closing, *, under_guarantee: bool) -> Agg
         under_guarantee=under_guarantee,
         folder=closing.spool_folder,
         screen=closing.screen,
-        heading=_heading(parameters, closing),
+        heading=heading_of(parameters, closing),
         form=closing.form,
     )
 
 
-def _stepped(before: Tensor, aggregate: Tensor, closing: Closing) -> Tensor:
-    """Return the parameters after the server's step, in the aggregate's memory if they may be."""
-    step_size = closing.aggregation.server_step_size
-    stepped = torch.add(before, aggregate, alpha=step_size, out=aggregate)
+def next_parameters(before: Tensor, aggregate: Tensor, closing: Closing) -> Tensor:
+    """Take the server's step along an aggregate, noise and all, and return what is released.
+
+    Args:
+        before: As ``parameters`` of ``close_round``; ValueError if they leave the finite numbers.
+        aggregate: Of the shared tensors, shape ``(elements,)``; its memory may be used.
+    """
+    size = closing.aggregation.server_step_size
+    stepped = torch.add(_shared_of(before, closing), aggregate, alpha=size, out=aggregate)
     after = closing.mode.after_step(stepped.float(), closing.generator if closing.seeded else None)
     _check_finite(after)
-    return after
+    if closing.release_step is not None:
+        after = round_at_random(after, closing.release_step, closing.generator)
+    return _beside_frozen(after, before, closing)
 
 
 def _shared_of(parameters: Tensor, closing: Closing) -> Tensor:
@@ -281,7 +286,7 @@ def _shared_of(parameters: Tensor, closing: Closing) -> Tensor:
     return part_of(parameters, closing.released, closing.shared)
 
 
-def _heading(parameters: Tensor, closing: Closing) -> Tensor | None:
+def heading_of(parameters: Tensor, closing: Closing) -> Tensor | None:
     """Return how far the model has come, in the memory of the earlier one if that may be."""
     if closing.earlier is None:
         return None
@@ -323,7 +328,8 @@ def _shared_clips(privacy: PrivacySettings, schema: Schema) -> tuple[float, ...]
     return tuple(tensor_clip for tensor, tensor_clip in pairs if tensor.role is Role.SHARED)
 
 
-def _check_parameters(parameters: Tensor, released: Schema) -> None:
+def check_parameters(parameters: Tensor, released: Schema) -> None:
+    """Check that parameters are flat float32 of a released schema, else ValueError."""
     shape = (released.element_count,)
     if parameters.shape != shape or parameters.dtype != torch.float32:
         raise ValueError(

@@ -15,6 +15,7 @@ functions of the ratio.
 
 from privacy.accounting.events import EvaluationRelease
 from privacy.noise.calibrated_settings import LocalNoise
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.plan_events import evaluation_event
 from privacy.noise.settings import PrivacySettings
 from server.config.evaluation import EvaluationSettings
@@ -50,9 +51,9 @@ def check_evaluation(
         return
     for refused, reason in (
         (
-            isinstance(privacy, LocalNoise),
-            'privacy.mode = "local" promises that the coordinator sees nobody\'s data, and counts '
-            "reach it before any noise",
+            isinstance(privacy, LocalNoise | MaskedNoise),
+            f'privacy.mode = "{_mode(privacy)}" promises that the coordinator sees nobody\'s data, '
+            "and counts reach it before any noise",
         ),
         (
             evaluation.noise is None,

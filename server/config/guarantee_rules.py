@@ -5,6 +5,7 @@ from typing import assert_never
 from models.vector.schema import Schema
 from privacy.accounting.checked_values import check_delta
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.plan_events import event_of, fixed_slot_count
 from privacy.noise.settings import NoNoise, PaperNoise, PaperServerNoise, PrivacySettings
 from server.aggregation.sensitivity import noised_sensitivity
@@ -34,6 +35,8 @@ def check_guarantee(
         case LocalNoise():
             _check_equal_weights(aggregation)
             _check_one_update_an_attempt(rounds)
+        case MaskedNoise():
+            pass  # The devices' weights and clips bound it: ``server.config.masked_rules``.
         case CentralNoise() | TreeNoise():
             slots = fixed_slot_count(rounds, privacy)
             noised_sensitivity(

@@ -1,10 +1,15 @@
 """Make the plan that devices get from a federation's settings."""
 
+import msgspec
+
 from models.plan.plan import FITS, Plan, PlanKind, VocabularySettings
 from models.plan.stages import plan_of_round
 from models.settings.hypernetwork import EmbeddingFitSettings
+from models.settings.weighing import AttentiveWeights, EqualWeights, ExampleWeights, Weighing
 from models.text.vocabulary import Vocabulary
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.plan_events import sampled_places
+from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 from server.config.settings import FederationSettings
 from server.config.word_list import WordListSettings
 
@@ -55,8 +60,25 @@ def make_plan(
         growth_stage=None if growth is None else growth.stage_count,
         compression=config.compression,
         evaluation_noise=config.evaluation.noise if kind == "evaluate" else None,
+        weighing=(
+            weighing_of(config.aggregation)
+            if isinstance(config.privacy, MaskedNoise)
+            else msgspec.UNSET
+        ),
     )
     return plan_of_round(whole, round_number)
+
+
+def weighing_of(aggregation: AggregationSettings) -> Weighing:
+    """Return how devices weigh their own updates, where nobody else can."""
+    match aggregation:
+        case AttentiveSettings(attention_strength=strength, grouping=grouping):
+            return AttentiveWeights(attention_strength=strength, grouping=grouping)
+        case MeanSettings(weighting="examples"):
+            return ExampleWeights()
+        case _:
+            # A robust rule weighs groups, not devices.
+            return EqualWeights()
 
 
 def _fit_of(config: FederationSettings, kind: PlanKind) -> EmbeddingFitSettings | None:

@@ -8,15 +8,18 @@ from models.plan.word_rules import check_words
 from models.settings.compression import check_compression
 from models.settings.growing_layers import check_growth
 from models.settings.layer_groups import check_layer_groups
+from models.settings.masked_sums import check_masked
 from models.settings.model import schema_of
 from models.vector.schema import RELEASED, SENT, Role, Schema
 from privacy.noise.calibrated_settings import TreeNoise
+from privacy.noise.masked_settings import MaskedNoise
 from server.aggregation.robust_settings import RobustSettings
 from server.aggregation.screening_settings import check_screening
 from server.aggregation.settings import AttentiveSettings
 from server.config.evaluation_rules import check_evaluation
 from server.config.fitting import check_fitting
 from server.config.guarantee_rules import check_guarantee
+from server.config.masked_rules import check_masked_sums
 from server.config.personalisation_rules import check_personalisation
 from server.config.robust_rules import check_look_back, check_robust
 from server.config.settings import FederationSettings
@@ -88,9 +91,26 @@ def _check_attention(config: FederationSettings) -> None:
         )
 
 
+def _check_masked(config: FederationSettings) -> None:
+    if isinstance(config.privacy, MaskedNoise):
+        check_masked(
+            config.personalisation,
+            config.compression,
+            hides_examples=config.training.example_privacy is not None,
+        )
+        check_masked_sums(
+            config.privacy,
+            config.aggregation,
+            config.rounds,
+            example_cap=config.training.example_cap,
+        )
+
+
 def _check_robust(config: FederationSettings) -> None:
     if isinstance(config.aggregation, RobustSettings):
         quorum = config.rounds.quorum
+        if isinstance(config.privacy, MaskedNoise):
+            quorum = config.privacy.groups  # Each of their sums is one update to the rule.
         check_robust(config.aggregation, config.schema, config.privacy, quorum=quorum)
 
 
@@ -139,6 +159,14 @@ def _check_convergence(config: FederationSettings) -> None:
         )
 
 
+def _check_helper(config: FederationSettings) -> None:
+    if config.helper is not None and not isinstance(config.privacy, MaskedNoise):
+        raise ValueError(
+            "helper must be absent without masks, for nobody would ask it; set privacy.mode = "
+            '"masked"'
+        )
+
+
 RULES: tuple[Rule, ...] = (
     _check_seed,
     lambda config: config.privacy.tensor_clips(len(config.schema.with_roles(*SENT).tensors)),
@@ -152,6 +180,7 @@ RULES: tuple[Rule, ...] = (
     _check_words,
     check_public_text,
     _check_attention,
+    _check_masked,
     lambda config: check_screening(config.screening, config.privacy),
     _check_robust,
     lambda config: check_look_back(config.aggregation, config.store),
@@ -159,5 +188,6 @@ RULES: tuple[Rule, ...] = (
     _check_evaluation,
     _check_fitting,
     _check_convergence,
+    _check_helper,
 )
 """Every rule, in the order in which refusals are told."""

@@ -22,6 +22,7 @@ from server.aggregation.settings import AggregationSettings
 from server.config.convergence import ConvergenceSettings
 from server.config.evaluation import EvaluationSettings
 from server.config.fitting import FittingSettings
+from server.config.helper import HelperSettings
 from server.config.listen import ListenSettings
 from server.config.rounds import RoundSettings
 from server.config.store import StoreSettings
@@ -48,6 +49,7 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         convergence: When the run stops before its cap; absent means never.
         fitting: How devices outside all rounds get a model of their own; absent means with their
             first round.
+        helper: The second party of masked sums; a coordinator of mode ``masked`` needs it.
     """
 
     seed: int
@@ -66,6 +68,7 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     convergence: ConvergenceSettings | None = None
     evaluation: EvaluationSettings = EvaluationSettings()
     fitting: FittingSettings | None = None
+    helper: HelperSettings | None = None
     listen: ListenSettings = ListenSettings()
     store: StoreSettings = StoreSettings()
 

@@ -11,6 +11,7 @@ from collections.abc import Collection
 
 from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
+from privacy.accounting.onlookers import Epsilons
 from privacy.noise.limited_counts import LimitedSum
 from protos import federation_pb2 as pb
 from server.coordinating.desk import DeviceDesk
@@ -24,6 +25,7 @@ from server.downlink.model_shelf import ModelShelf
 from server.machine.answers import Abort, Close, Phase
 from server.machine.cohort import CohortOverflowError, PopulationTooLargeError
 from server.records.operator_switch import OperatorSwitch
+from server.uplink.closing_rounds import NotClosedError
 
 _LOG = logging.getLogger(__name__)
 _DRAINING_RETRY_S = 10
@@ -58,6 +60,7 @@ class Coordinator:
         self._switch = switch
         self._changed = desk.changed
         self._told_short: int | None = None
+        self._spent: Epsilons | None = None
 
     # What the operator does.
 
@@ -116,6 +119,8 @@ class Coordinator:
             personalisation=self._shelf.travel,
             growth=self._shelf.growth,
             shortage=shortage or "",
+            spent="" if self._spent is None else self._spent.told,
+            helper=await self._keeper.closer.helper_told(),
         )
 
     # The rounds.
@@ -176,7 +181,7 @@ class Coordinator:
             return False
         number = self._machine.round_number
         try:
-            await self._keeper.admit(number, self._machine.attempt)
+            self._spent = await self._keeper.admit(number, self._machine.attempt)
         except BudgetExceededError as error:
             _LOG.error("the run ends before round %s: %s", number, error)
             self._machine.finish()
@@ -224,8 +229,10 @@ class Coordinator:
         self._end_leases("the round closed", contributors)
         self._intake.end_round()
         of_plans, of_uploads = self._desk.plan_refusals.copy(), self._intake.refusals.copy()
-        if not await self._keeper.close(order, in_hand, of_plans + of_uploads):
-            await self._abort_round(self._machine.abort("the updates could not be aggregated"))
+        try:
+            await self._keeper.close(order, in_hand, of_plans + of_uploads)
+        except NotClosedError as error:
+            await self._abort_round(self._machine.abort(str(error)))
             return
         # What was refused meanwhile is the next round's.
         self._desk.plan_refusals -= of_plans

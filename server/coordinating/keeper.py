@@ -12,6 +12,7 @@ from models.plan.plan import PlanKind
 from models.plan.release_record import Metric
 from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
+from privacy.accounting.onlookers import Epsilons
 from privacy.noise.limited_counts import LimitedSum
 from server.budget.noised_evaluations import NoisedEvaluations
 from server.budget.round_gate import RoundGate
@@ -28,7 +29,7 @@ from server.records.patience import until_possible
 from server.releases.judge import figures_of_devices
 from server.releases.recovery import Recovered, recover
 from server.releases.storage import Storage
-from server.uplink.slot_order_sum import RoundSum
+from server.uplink.closing_rounds import NotClosedError, RoundCloser
 
 _LOG = logging.getLogger(__name__)
 _OTHER_TERMS = "the settings have changed its plan since it was opened; the round is tried again"
@@ -44,18 +45,23 @@ class RoundKeeper:
         personal: PersonalShelf,
         storage: Storage,
         *,
-        round_sum: RoundSum,
+        closer: RoundCloser,
         gate: RoundGate,
         evaluations: NoisedEvaluations,
+        helper_certificate: bytes = b"",
     ) -> None:
-        """Serve one federation; call ``start`` before anything else."""
+        """Serve one federation; call ``start`` before anything else.
+
+        ``helper_certificate``, DER, is what devices seal the seeds of their masks to.
+        """
         self._shelf = shelf
         self._personal = personal
         self._store, self._inbox, self._releases = storage.store, storage.inbox, storage.releases
         self._threads, self._failpoints = storage.threads, storage.failpoints
-        self._round_sum = round_sum
+        self.closer = closer
         self._gate = gate
         self._evaluations = evaluations
+        self._helper_certificate = helper_certificate
         self._closing = asyncio.Lock()
 
     async def start(self) -> Recovered:
@@ -112,7 +118,7 @@ class RoundKeeper:
         for line in await self._threads.run(lambda: self._gate.outlook(next_round, attempt)):
             _LOG.info("privacy: %s", line)
 
-    async def admit(self, round_number: int, attempt: int) -> float | None:
+    async def admit(self, round_number: int, attempt: int) -> Epsilons | None:
         """Return ε after this attempt and its round's evaluation; None where nothing is promised.
 
         Raises:
@@ -248,46 +254,37 @@ class RoundKeeper:
             await self._shelf.finish()
             await self._personal.adopt(self._shelf.current, client, embedding)
 
-    async def close(self, order: Close, in_hand: RoundInHand, refusals: Mapping[str, int]) -> bool:
-        """Sum a round and release its model; return whether it could be done.
+    async def close(self, order: Close, in_hand: RoundInHand, refusals: Mapping[str, int]) -> None:
+        """Sum a round and release its model; a full disk or a lack of descriptors is waited out.
 
-        A full disk or a lack of descriptors is waited out.
+        Raises:
+            NotClosedError: If it could not be done; the text is for the log.
         """
         async with self._closing:
-            return await self._close(order, in_hand, refusals)
+            await self._close(order, in_hand, refusals)
 
-    async def _close(self, order: Close, in_hand: RoundInHand, refusals: Mapping[str, int]) -> bool:
+    async def _close(self, order: Close, in_hand: RoundInHand, refusals: Mapping[str, int]) -> None:
         self._failpoints.reach(Failpoint.CLOSING)
         try:
             # Asked again: settings may have changed since the round was opened.
-            epsilon = await self.admit(order.round_number, order.attempt)
+            spent = await self.admit(order.round_number, order.attempt)
         except BudgetExceededError as error:
             _LOG.error("round %s cannot be closed: %s", order.round_number, error)
-            return False
+            raise NotClosedError("budget_exceeded: it would pass the privacy budget") from None
         base, started = self._shelf.current.parameters, time.monotonic()
-        try:
-            closed = await until_possible(
-                f"the close of round {order.round_number}",
-                lambda: self._threads.run(lambda: self._round_sum.close(order, in_hand, base)),
-            )
-        except ValueError as error:
-            _LOG.error("round %s cannot be closed: %s", order.round_number, error)
-            return False
-        if closed is None:
-            return False
+        closed = await self.closer.close(order, in_hand, base)
         figures: dict[str, Metric] = {}
         if not self._gate.hides_figures:
             told = {} if self._gate.hides_refusals else refusals
             figures |= figures_of_updates(order, closed, told)
             figures["closing_s"] = time.monotonic() - started
-        figures |= figures_to_go_on(in_hand.plan, closed, epsilon)
+        figures |= figures_to_go_on(in_hand.plan, closed, spent)
         await self._shelf.release(
             closed.parameters,
             in_hand,
             figures,
             clear_up=lambda: self._inbox.clear(order.round_number, order.attempt),
         )
-        return True
 
     async def forget(self, client: str) -> int:
         """Delete what is known of a device, after any running close; return its number of updates.
@@ -333,6 +330,8 @@ class RoundKeeper:
     async def _in_hand(self, opened: OpenAttempt, kind: PlanKind = "train") -> RoundInHand:
         sealed = await self._shelf.sealed()
         plan = self._shelf.plan(opened.members, kind)
+        if kind == "train":
+            self.closer.begin(plan)
         return RoundInHand(
             plan=plan,
             round_number=opened.round_number,
@@ -345,4 +344,5 @@ class RoundKeeper:
             coordinator=self._shelf.signer,
             plan_signature=await self._shelf.signed(plan, opened.round_number, opened.attempt),
             generated=await self._personal.generated_parts(self._shelf.current),
+            helper_certificate=self._helper_certificate if kind == "train" else b"",
         )

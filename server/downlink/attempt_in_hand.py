@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from models.compression.update_format import UpdateFormat, update_format
+from models.compression.update_format import update_format
+from models.masked.layout import masked_layout
 from models.plan.plan import Plan, upload_schema
 from models.plan.signed_plan import plan_digest
 from models.vector.base_digest import base_digest
 from privacy.identities.certificates import Certificates
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import Direction, MessageContext, sealed_bytes
 from protos import federation_pb2 as pb
 from protos.version import VERSION
@@ -38,6 +40,7 @@ class RoundInHand:
         hypernetwork: The hypernetwork to fit an embedding with; only under a plan of that kind.
         plan_signature: Tells every device of the attempt that the plan is the coordinator's.
         moved: The downlink for a device that holds an earlier release, by that one's digest.
+        helper_certificate: The helper's wrapping certificate, DER, under a plan of masked updates.
     """
 
     plan: Plan
@@ -52,19 +55,25 @@ class RoundInHand:
     generated: GeneratedParts | None = None
     hypernetwork: SealedHypernetwork | None = None
     moved: Mapping[bytes, Downlink] = field(default_factory=dict)
+    helper_certificate: bytes = b""
 
     @cached_property
     def _encoded_plan(self) -> bytes:
         return self.plan.encode()
 
     @cached_property
-    def _travels_as(self) -> UpdateFormat:
-        return update_format(self.plan, self.round_number)
+    def _payload_sizes(self) -> tuple[int, int]:
+        """Return the sizes of the smallest and of the largest payload of this round."""
+        if self.plan.kind == "train" and isinstance(self.plan.privacy, MaskedNoise):
+            size = masked_layout(self.plan).payload_bytes
+            return size, size
+        travels_as = update_format(self.plan, self.round_number)
+        return travels_as.least_bytes, travels_as.payload_bytes
 
     @property
     def upload_bytes(self) -> int:
         """Size of every sealed update of this round; where it varies, of the largest."""
-        return sealed_bytes(self._travels_as.payload_bytes)
+        return sealed_bytes(max(self._payload_sizes))
 
     def check_upload_size(self, total_bytes: int) -> None:
         """Check the announced size of a sealed update.
@@ -72,8 +81,7 @@ class RoundInHand:
         Raises:
             ValueError: If no update of this round has it.
         """
-        sizes = self._travels_as.least_bytes, self._travels_as.payload_bytes
-        least, largest = (sealed_bytes(size) for size in sizes)
+        least, largest = (sealed_bytes(size) for size in self._payload_sizes)
         allowed = str(largest) if least == largest else f"{least} to {largest}"
         if not least <= total_bytes <= largest:
             raise ValueError(f"total_bytes must be {allowed}, got {total_bytes}")
@@ -116,6 +124,7 @@ class RoundInHand:
                     pb.MovedModel(base_sha256=base, download_bytes=downlink.total_bytes)
                     for base, downlink in self.moved.items()
                 ],
+                helper_certificate=self.helper_certificate,
             )
         )
 

@@ -1,8 +1,8 @@
 """Replace what certifies a federation's keys: the issuing key, or the authority itself.
 
 Both make new keys for the coordinator too, so that devices meet the new order at the next
-handshake. A command that was cut short is run again; a coordinator that starts in between takes up
-what is there.
+handshake. A helper is certified here as well, for only the authority's own key may. A command that
+was cut short is run again; a coordinator that starts in between takes up what is there.
 """
 
 import shutil
@@ -10,6 +10,13 @@ from pathlib import Path
 
 from privacy.foundation.atomic_files import sync_folder
 from privacy.identities.authority import CertificateAuthority
+from privacy.identities.helper_admission import (
+    HelperCertificates,
+    HelperRequest,
+    certify_helper,
+    read_helper_request,
+    write_helper_file,
+)
 from privacy.identities.issuing_key import load_issuer, make_issuing_key
 from privacy.identities.succession import write_former
 from server.config.federation import FederationConfig
@@ -77,6 +84,26 @@ def replace_authority(
     make_issuing_key(building, successor)
     folder.authority.rename(former)
     return _take_up(building, folder, config)
+
+
+def admit_helper(
+    folder: ServerFolder, request: Path, *, key_file: Path | None, passphrase: bytes | None
+) -> tuple[HelperRequest, HelperCertificates]:
+    """Certify a helper with the authority's own key and keep its certificates in the folder.
+
+    Return both, for people to compare the request's digest with the helper's owner.
+
+    Raises:
+        FoundingError: If the authority's key is not where it is said to be.
+        CertificateError: If the request is none, or for another authority.
+        KeyFileError: If a key cannot be read.
+        OSError: If the request cannot be read or the folder not written.
+    """
+    authority = _authority(folder.authority, key_file, passphrase)
+    asked = read_helper_request(request)
+    admitted = certify_helper(authority, asked)
+    write_helper_file(folder.helper, admitted)
+    return asked, admitted
 
 
 def _take_up(

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from models.plan.stages import describe_stage
 from models.settings.growth import growth_stage
-from privacy.accounting.accountant import PrivacyReport, report
+from privacy.accounting.accountant import Reports, reports
 from privacy.accounting.ledger_file import LedgerFile
+from privacy.identities.helper_admission import HelperCertificates, HelperRequest
 from privacy.identities.issuing_key import load_issuer
 from privacy.identities.party import Identity
 from privacy.noise.plan_events import budget_of
@@ -181,6 +182,19 @@ class Federation:
             )
         return issuer.fingerprint.hex()
 
+    def admit_helper(
+        self, request: Path, key_file: Path | None, passphrase: bytes | None
+    ) -> tuple[HelperRequest, HelperCertificates]:
+        """Certify a helper and keep its certificates; return the request and them.
+
+        Raises:
+            FoundingError: If the authority's key is not there.
+            CertificateError: If the request is none, or for another authority.
+        """
+        from server.operating.authorities import admit_helper
+
+        return admit_helper(self.folder, request, key_file=key_file, passphrase=passphrase)
+
     def _certificates_end_at(self) -> str:
         identity = Identity.load(self.folder.identity)
         pairs = (identity.tls, identity.wrapping, identity.signing)
@@ -204,8 +218,10 @@ class Federation:
             return clients
         return [dataclasses.replace(client, participation_count=None) for client in clients]
 
-    def ledger(self) -> tuple[LedgerFile, PrivacyReport | None]:
-        """Return the run's ledger, checked, and what it spent; None where nothing is promised.
+    def ledger(self) -> tuple[LedgerFile, Reports | None]:
+        """Return the run's ledger, checked, and what it spent against each onlooker.
+
+        None where nothing is promised.
 
         Raises:
             AccountantsDisagreeError: If two accountants differ by more than rounding.
@@ -216,7 +232,7 @@ class Federation:
         with self._store() as (store, run):
             events = ledger_events(store, run, published)
             entries = ledger_entries(store)
-        spent = None if budget is None else report(events, budget.delta)
+        spent = None if budget is None else reports(events, budget.delta)
         return LedgerFile(run=run, entries=entries), spent
 
     def _growth(self, round_number: int) -> str:

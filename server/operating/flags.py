@@ -58,6 +58,16 @@ class WithAuthority(OnFolder, frozen=True, kw_only=True):
     passphrase_file: Annotated[Path | None, Flag("FILE")] = None
 
 
+class HelperAdmission(WithAuthority, frozen=True, kw_only=True):
+    """A helper to certify.
+
+    Attributes:
+        request: The request that `sotto-helper init` or `renew` wrote.
+    """
+
+    request: Annotated[Path, Flag("REQUEST", positional=True)]
+
+
 class Succeeding(WithAuthority, frozen=True, kw_only=True):
     """An authority to replace.
 

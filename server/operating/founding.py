@@ -16,6 +16,7 @@ from privacy.identities.issuing_key import make_issuing_key
 from privacy.identities.keys import make_private_folder
 from server.config.federation import FederationConfig, parse_config, rooted
 from server.config.plans import make_plan
+from server.devices.known_helper import known_helper
 from server.devices.own_keys import certify_coordinator
 from server.devices.tokens import create_tokens, renew_token
 from server.machine.nonces import SECRET_BYTES
@@ -123,13 +124,18 @@ def write_invites(
 ) -> list[Path]:
     """Make ``count`` tokens, or one for a known client to enrol again, each in an owner-only file.
 
+    Under masks each names the helper, too.
+
     Raises:
         FoundingError: If the settings name no fixed ports.
+        HelperMissingError: If updates are masked and the folder has no helper's certificates.
+        CertificateError: If those cannot be used now.
         UnknownClientError: If there is no such client.
         StoreError: If the store does not fit the settings.
         OSError: If the files cannot be written.
     """
     enrolment, devices = _addresses(config)
+    helper = known_helper(folder, config)
     authority = read_authority_certificate(folder.authority)
     store = open_store(config.store)
     try:
@@ -152,6 +158,7 @@ def write_invites(
             ca_sha256=fingerprint(authority).hex(),
             token=token.token.hex(),
             expires_at=token.expires_at,
+            helper_certificate=msgspec.UNSET if helper is None else helper.der,
         )
         path = out / f"invite-{token.client}.json"
         write_atomically(path, invite.encode())

@@ -7,18 +7,28 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from privacy.accounting.accountant import PrivacyReport
+from privacy.accounting.accountant import Reports
 from privacy.accounting.ledger_chain import LedgerEntry
-from privacy.accounting.ledger_file import LedgerFile, export_ledger
+from privacy.accounting.ledger_file import LedgerFile, Spent, export_ledger
+from privacy.accounting.onlookers import Epsilons
 
 
-def ledger_as_json(ledger: LedgerFile, spent: PrivacyReport | None) -> str:
-    """Return what ``sotto-privacy epsilon --ledger`` reads: the ledger, and what it spent."""
-    figures = None if spent is None else msgspec.to_builtins(spent)
+def ledger_as_json(ledger: LedgerFile, spent: Reports | None) -> str:
+    """Return what ``sotto-privacy epsilon --ledger`` reads: the ledger, and what it spent.
+
+    The figures are those against readers; ``coordinator_epsilon`` is null where nothing is promised
+    against the coordinator.
+    """
+    figures: Spent | None = None
+    if spent is not None:
+        figures = {
+            **msgspec.to_builtins(spent.readers),
+            "coordinator_epsilon": spent.coordinator.epsilon,
+        }
     return export_ledger(ledger.run, ledger.entries, spent=figures)
 
 
-def print_ledger(entries: Sequence[LedgerEntry], spent: PrivacyReport | None) -> None:
+def print_ledger(entries: Sequence[LedgerEntry], spent: Reports | None) -> None:
     """Print the ledger as a table, and what it spent below."""
     table = Table("entry", "round", "UTC", "event", "head")
     for entry in entries:
@@ -34,4 +44,6 @@ def print_ledger(entries: Sequence[LedgerEntry], spent: PrivacyReport | None) ->
     if spent is None:
         console.print("no privacy guarantee")
     else:
-        console.print(f"epsilon {spent.epsilon:.4g} at delta {spent.delta:g}")
+        readers, coordinator = spent
+        told = Epsilons(readers.epsilon, coordinator.epsilon, readers.delta).told
+        console.print(told, soft_wrap=True)

@@ -14,6 +14,8 @@ from server.releases.publishing import ReleaseSummary
 # Beside a column of its own, or too long for one.
 _UNTABLED = {"contributions", WEIGHTS_FIGURE}
 
+_ONLY_IF_TOLD = ("growth", "shortage", "spent", "helper")
+
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of ``sotto-server status``.
@@ -26,6 +28,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         personalisation: The method, and what travels under it.
         growth: Stage and layers of a model that grows, else empty.
         shortage: Why the enrolled devices make no round, and the remedy; empty if they do, or when
+            nobody serves.
+        spent: Epsilon against readers and against the coordinator after the newest attempt, in
+            words; empty before one, where nothing is promised, or when nobody serves.
+        helper: Whether the helper of masked sums can be reached; empty without masks, or when
             nobody serves.
         enrolled_clients: Devices that may be drawn.
         connected_clients: Devices whose stream is open.
@@ -47,6 +53,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     personalisation: str
     growth: str
     shortage: str = ""
+    spent: str = ""
+    helper: str = ""
     enrolled_clients: int
     connected_clients: int = 0
     leased_clients: int = 0
@@ -75,6 +83,8 @@ def from_answer(
         personalisation=answer.personalisation,
         growth=answer.growth,
         shortage=answer.shortage,
+        spent=answer.spent,
+        helper=answer.helper,
         enrolled_clients=answer.enrolled_clients,
         connected_clients=answer.connected_clients,
         leased_clients=answer.leased_clients,
@@ -91,7 +101,7 @@ def print_status(report: StatusReport) -> None:
     """Print the report as a table, and the devices below it."""
     table = Table(show_header=False, box=None)
     for name, value in msgspec.structs.asdict(report).items():
-        if name != "clients" and (name not in ("growth", "shortage") or value):
+        if name != "clients" and (name not in _ONLY_IF_TOLD or value):
             table.add_row(name.replace("_", " "), _text(value))
     console = Console()
     console.print(table)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,15 +11,15 @@ from pathlib import Path
 import grpc
 import torch
 
-from models.compression.update_format import update_formats
-from models.plan.plan import Plan
 from models.text.vocabulary import Vocabulary
 from privacy.foundation.full_disk import naming_the_disk
 from privacy.foundation.secure_source import SecureSource
 from privacy.foundation.shortages import raise_descriptor_limit
+from privacy.identities.authority import CertificateAuthority
 from privacy.identities.issuing_key import load_issuer
 from privacy.identities.party import Identity
 from privacy.identities.succession import read_former
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.plan_events import sampled_places
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 from server.budget.noised_evaluations import NoisedEvaluations
@@ -39,6 +40,7 @@ from server.downlink.model_shelf import ModelShelf
 from server.downlink.personal_shelf import PersonalShelf
 from server.machine.nonces import derived_nonces
 from server.machine.rounds import RoundMachine
+from server.operating.arrivals import Arrivals, masked_arrivals, opened_arrivals
 from server.operating.stopping import stopping_on_signals
 from server.records.failpoints import UNARMED, Failpoints
 from server.records.folder import ServerFolder
@@ -66,12 +68,9 @@ from server.services.listeners import (
     open_enrolment,
 )
 from server.uplink.acceptance import Intake
-from server.uplink.intake_settings import intake_settings
 from server.uplink.receiving import UploadDesk
-from server.uplink.sealed_updates import UpdateOpener
-from server.uplink.slot_order_sum import RoundSum
-from server.uplink.update_buffers import buffer_count_for
 
+_LOG = logging.getLogger(__name__)
 _THREADS = 8
 # Streams get this long to end by themselves when the coordinator stops.
 _GRACE_S = 1.0
@@ -168,11 +167,11 @@ class _Parts:
         self._renewal = KeyRenewal(folder, config, identity, issuer, threads)
         self._tls = ServerTls(identity, read_former(folder.authority))
         self._vocabulary = config.load_vocabulary()
-        self._opener = self._make_opener(identity)
         self._membership = Membership(store, issuer, identity, threads)
         self._switch = OperatorSwitch(folder.pause_mark)
         # The models that devices fetch: everybody's, and each one's own.
         self._method = method_state_of(config)
+        self._arrivals = self._make_arrivals(identity, issuer, noise_keys)
         self._shelf = self._make_shelf()
         self._personal = PersonalShelf(
             config,
@@ -183,7 +182,8 @@ class _Parts:
             identity=identity,
             threads=threads,
         )
-        for part in (self._tls, self._opener, self._membership, self._shelf, self._personal):
+        parts = (self._tls, self._arrivals.opener, self._membership, self._shelf, self._personal)
+        for part in parts:
             self._renewal.tell(part.take_identity)
         # The parts that drive rounds, from the top of the house down.
         self._gate = RoundGate(config, store, run, published=storage.releases.newest_head)
@@ -191,9 +191,10 @@ class _Parts:
             self._shelf,
             self._personal,
             storage,
-            round_sum=self._make_round_sum(noise_keys),
+            closer=self._arrivals.closer,
             gate=self._gate,
             evaluations=NoisedEvaluations(config, store, run, evaluation_keys, failpoints),
+            helper_certificate=self._arrivals.helper_certificate,
         )
 
     async def serve(self, on_ready: Callable[[Ports], None]) -> None:
@@ -202,6 +203,8 @@ class _Parts:
             await self._renewal.renew()
         recovered = await self._keeper.start()
         await self._keeper.announce(recovered.round_number, recovered.attempt)
+        if helper := await self._arrivals.closer.helper_told():
+            _LOG.info("helper: %s", helper)
         machine = RoundMachine(
             self._config.rounds,
             SecureSource(),
@@ -222,27 +225,17 @@ class _Parts:
                 with contextlib.suppress(asyncio.CancelledError):
                     await running
 
-    def _make_opener(self, identity: Identity) -> UpdateOpener:
-        plan = make_plan(self._config, self._run, cohort_size=1, vocabulary=self._vocabulary)
-        arrives_as = update_formats(plan)
-        return UpdateOpener(
-            arrives_as,
-            identity,
-            measure=intake_settings(self._config, plan.growth_stage).measure,
-            buffer_count=buffer_count_for(
-                arrives_as.payload_bytes, self._config.rounds.cohort_size
-            ),
-        )
-
-    def _make_round_sum(self, noise_keys: NoiseKeys) -> RoundSum:
-        return RoundSum(
-            self._config,
-            self._storage.store,
-            self._storage.inbox,
-            self._opener,
-            noise_keys=noise_keys,
-            method=self._method,
-            releases=self._storage.releases,
+    def _make_arrivals(
+        self, identity: Identity, issuer: CertificateAuthority, noise_keys: NoiseKeys
+    ) -> Arrivals:
+        config, storage = self._config, self._storage
+        # Any plan of the run's; each round's own has its cohort.
+        size = config.rounds.cohort_size or config.rounds.quorum
+        plan = make_plan(config, self._run, cohort_size=size, vocabulary=self._vocabulary)
+        if isinstance(config.privacy, MaskedNoise):
+            return masked_arrivals(self._folder, config, plan, identity, storage, issuer=issuer)
+        return opened_arrivals(
+            config, plan, identity, storage, method=self._method, noise_keys=noise_keys
         )
 
     def _make_shelf(self) -> ModelShelf:
@@ -254,17 +247,7 @@ class _Parts:
             identity=self._renewal.identity,
             method=self._method,
             public_text=_public_text(self._config, self._vocabulary),
-            on_stage=self._take_stage,
-        )
-
-    def _take_stage(self, plan: Plan) -> None:
-        arrives_as = update_formats(plan)
-        self._opener.take_format(
-            arrives_as,
-            measure=intake_settings(self._config, plan.growth_stage).measure,
-            buffer_count=buffer_count_for(
-                arrives_as.payload_bytes, self._config.rounds.cohort_size
-            ),
+            on_stage=self._arrivals.take_stage,
         )
 
     def _make_coordinator(self, machine: RoundMachine) -> tuple[DeviceDesk, Coordinator]:
@@ -273,7 +256,7 @@ class _Parts:
             machine,
             self._storage,
             uploads=UploadDesk(self._folder.uploads, self._storage.threads),
-            opener=self._opener,
+            opener=self._arrivals.opener,
             membership=self._membership,
             changed=changed,
         )

@@ -13,10 +13,14 @@ class Failpoint(StrEnum):
     BLOB_RENAMED = "blob_renamed"
     COMMITTED = "committed"
     CLOSING = "closing"
+    UNMASKED = "unmasked"
     NOISED = "noised"
     RELEASE_RECORDED = "release_recorded"
     PUBLISHED = "published"
     EVALUATION_PAID = "evaluation_paid"
+    # A helper's: its answer is made, and it is on the disk.
+    ANSWER_MADE = "answer_made"
+    ANSWER_KEPT = "answer_kept"
 
 
 class Failpoints:

@@ -71,6 +71,16 @@ class ServerFolder:
         return self.root / "paused"
 
     @property
+    def helper(self) -> Path:
+        """The certificates of the helper that sums masks; there in mode ``masked`` only."""
+        return self.root / "helper.json"
+
+    @property
+    def helper_answers(self) -> Path:
+        """Every answer of the helper, as it signed them."""
+        return self.root / "helper-answers.jsonl"
+
+    @property
     def lock(self) -> Path:
         """Locked by the process that runs the coordinator."""
         return self.root / "lock"

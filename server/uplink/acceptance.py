@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from privacy.foundation.atomic_files import BytesLike, sync_file
 from privacy.sealing.envelope import MessageContext
@@ -28,7 +29,7 @@ from server.records.failpoints import Failpoint
 from server.releases.storage import Storage
 from server.uplink.early_opening import EarlyOpening
 from server.uplink.receiving import UploadDesk
-from server.uplink.sealed_updates import SealedUpdate, UpdateOpener
+from server.uplink.sealed_payloads import PayloadOpener, SealedUpdate
 
 _LOG = logging.getLogger(__name__)
 _ID_BYTES = 16
@@ -58,7 +59,7 @@ class Intake:
         storage: Storage,
         *,
         uploads: UploadDesk,
-        opener: UpdateOpener,
+        opener: PayloadOpener[Any],
         membership: Membership,
         changed: asyncio.Event,
     ) -> None:
@@ -182,6 +183,7 @@ class Intake:
             context=await self._context(lease, in_hand),
             message_id=message_id,
             senders=await self._membership.signing_keys(lease.client),
+            attempt=lease.attempt,
         )
 
     async def _data(

@@ -30,7 +30,8 @@ from server.releases.earlier_releases import earlier_parameters
 from server.releases.files import ReleaseFolder
 from server.releases.method_state import MethodState
 from server.releases.publishing import last_release
-from server.uplink.sealed_updates import SealedUpdate, UpdateOpener
+from server.uplink.sealed_payloads import SealedUpdate
+from server.uplink.sealed_updates import UpdateOpener
 
 _LOG = logging.getLogger(__name__)
 _UNREADABLE = "its sealed file no longer opens"

@@ -114,6 +114,7 @@ def _canaries(
         config.privacy,
         slot_count=slot_count_of(config, len(population.clients)),
         seed=config.seed,
+        quorum=config.rounds.quorum,
     )
     count = len(audited.canaries.directions)
     needed = rounds_needed(audited.privacy, count, precision=options.precision)

@@ -11,14 +11,19 @@ from typing import NamedTuple
 import msgspec
 import torch
 
+from models.masked.layout import layout_of_sums
+from models.settings.weighing import Weighing
 from models.vector.schema import Schema
+from privacy.accounting.onlookers import AGAINST
 from privacy.auditing.judgement import UNCLAIMED_MULTIPLIER, Judgement, judge
 from privacy.auditing.scores import AuditError
 from privacy.clipping.settings import AdaptiveClippingSettings
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.plan_events import fixed_slot_count
 from privacy.noise.settings import PrivacySettings
-from server.aggregation.settings import AggregationSettings
+from server.aggregation.settings import AggregationSettings, MeanSettings
+from server.config.plans import weighing_of
 from simulation.auditing.canaries import (
     Canaries,
     CanaryRounds,
@@ -28,6 +33,7 @@ from simulation.auditing.canaries import (
     run_canaries,
 )
 from simulation.auditing.coordinator import ClosingCoordinator, ListeningCoordinator
+from simulation.auditing.masked_sums import UnmaskingCoordinator
 from simulation.auditing.rounds_file import RoundsFile
 from simulation.auditing.summed_weights import faults_of_weights
 from simulation.config.simulation import SimulationConfig
@@ -42,9 +48,11 @@ class MechanismAudit(Judgement, frozen=True, kw_only=True):
         guarantee: The promise of the noise mode, in words.
         neighbours: ``zero-out``, ``replace-one`` or any two data sets: what canaries differ in.
         republished: Rounds of which an observer got more than one version.
+        claimed_against: Onlookers against whom the mode claims what is audited, in words.
     """
 
     guarantee: str
+    claimed_against: str
     neighbours: str
     republished: int
 
@@ -64,17 +72,29 @@ def subject(
     *,
     slot_count: int,
     seed: int,
+    quorum: int | None = None,
 ) -> Subject:
     """Return a mechanism and canaries that fit it.
 
     An adaptive clip stays at its start: the aggregate is audited, not the count beside it.
-    ``slot_count`` is M; the seed fixes directions and uncalibrated draws.
+    ``slot_count`` is M; the seed fixes directions and uncalibrated draws. Under masks ``quorum``,
+    or else all places, says how many shares of the noise there are.
 
     Raises:
         AuditError: If the model is too large, or too small for canaries.
     """
     if isinstance(privacy, AdaptiveClippingSettings) and privacy.adaptive_clipping is not None:
         privacy = msgspec.structs.replace(privacy, adaptive_clipping=None)
+    if isinstance(privacy, MaskedNoise):
+        privacy = msgspec.structs.replace(privacy, adaptive_clipping=None)
+        return _masked_subject(
+            schema,
+            weighing_of(aggregation),
+            privacy,
+            slot_count=slot_count,
+            quorum=quorum or slot_count,
+            seed=seed,
+        )
     is_local = isinstance(privacy, LocalNoise)
     canaries = make_canaries(
         schema,
@@ -92,6 +112,28 @@ def subject(
     return Subject(coordinator, canaries, privacy)
 
 
+def _masked_subject(
+    schema: Schema,
+    weighing: Weighing,
+    privacy: MaskedNoise,
+    *,
+    slot_count: int,
+    quorum: int,
+    seed: int,
+) -> Subject:
+    honest = privacy.honest_contributors(quorum)
+    canaries = make_canaries(
+        schema,
+        privacy,
+        # Nobody is hidden by the others in a sum, but each needs a direction, and has a share.
+        count=min(honest, crowd_size(MeanSettings(), schema, slot_count)),
+        opposes=privacy.adjacency == "replace-one",
+        generator=torch.Generator().manual_seed(seed),
+    )
+    layout = layout_of_sums(schema, weighing, privacy, cohort_size=slot_count, quorum=quorum)
+    return Subject(UnmaskingCoordinator(layout, privacy, canaries, honest), canaries, privacy)
+
+
 def slot_count_of(config: SimulationConfig, population_size: int) -> int:
     """Return the places M of a configuration's rounds."""
     if isinstance(config.privacy, CentralNoise | TreeNoise):
@@ -101,16 +143,28 @@ def slot_count_of(config: SimulationConfig, population_size: int) -> int:
 
 def neighbours_of(privacy: PrivacySettings) -> str:
     """Return what canaries differ in; without a guarantee, in which way the update points."""
-    if isinstance(privacy, CentralNoise | TreeNoise):
+    if isinstance(privacy, CentralNoise | TreeNoise | MaskedNoise):
         return privacy.adjacency
     return "replace-one"
 
 
 def claimed_multiplier(privacy: PrivacySettings) -> float | None:
     """Return the noise multiplier that a mode claims; None without a guarantee."""
-    if isinstance(privacy, CentralNoise | TreeNoise | LocalNoise):
+    if isinstance(privacy, CentralNoise | TreeNoise | LocalNoise | MaskedNoise):
         return privacy.noise_multiplier
     return None
+
+
+def claimed_against(privacy: PrivacySettings) -> str:
+    """Return the onlookers against whom a mode claims its noise multiplier, in words.
+
+    Under ``masked`` one multiplier holds for both: that of the honest contributors' noise.
+    """
+    if not privacy.guarantees_privacy:
+        return "nobody"
+    if isinstance(privacy, LocalNoise | MaskedNoise):
+        return f"{AGAINST['readers']} and {AGAINST['coordinator']}"
+    return AGAINST["readers"]
 
 
 def rounds_needed(privacy: PrivacySettings, canary_count: int, *, precision: float) -> int:
@@ -141,6 +195,7 @@ def judge_rounds(privacy: PrivacySettings, rounds: CanaryRounds) -> MechanismAud
     return MechanismAudit(
         **figures,
         guarantee=privacy.guarantee,
+        claimed_against=claimed_against(privacy),
         neighbours="any two data sets" if is_local else neighbours_of(privacy),
         republished=rounds.republished,
     )
@@ -180,7 +235,5 @@ def audit_mechanism(
         after_round=after_round,
     )
     judged = judge_rounds(subject.privacy, rounds)
-    if not isinstance(subject.coordinator, ClosingCoordinator):
-        return judged
     faults = [*judged.faults, *faults_of_weights(subject.coordinator)]
     return msgspec.structs.replace(judged, faults=faults)

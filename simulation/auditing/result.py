@@ -46,6 +46,7 @@ class AuditResult(msgspec.Struct, frozen=True, kw_only=True):
         """Return the figures in words, by what they are, in the order to read them in."""
         shown = {"guarantee": self.guarantee}
         if self.canaries is not None:
+            shown["noise claimed"] = self.canaries.claimed_against
             shown |= in_words(self.canaries)
         if self.leakage is not None:
             for seen, leak in (("upload", self.leakage.upload), ("release", self.leakage.release)):

@@ -11,18 +11,24 @@ import numpy as np
 from privacy.auditing.scores import AuditError
 from privacy.clipping.noised_sums import sums_sensitivity, weight_entry
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
+from simulation.auditing.canaries import Coordinator
 from simulation.auditing.coordinator import ClosingCoordinator
+from simulation.auditing.masked_sums import UnmaskingCoordinator, faults_of_masked_weights
 
 _ROUNDS = 256
 _STANDARD_ERRORS = 5.0
 
 
-def faults_of_weights(coordinator: ClosingCoordinator) -> list[str]:
-    """Return what contradicts the claimed noise on the weights; nothing where the mean is noised.
+def faults_of_weights(coordinator: Coordinator) -> list[str]:
+    """Return what contradicts the claimed noise on the weights; nothing where there are none.
 
     Raises:
         AuditError: If a round with noise on sums tells no weights.
     """
+    if isinstance(coordinator, UnmaskingCoordinator):
+        return faults_of_masked_weights(coordinator)
+    if not isinstance(coordinator, ClosingCoordinator):
+        return []
     privacy, form = coordinator.privacy, coordinator.form
     if form is None or not isinstance(privacy, CentralNoise | TreeNoise):
         return []

@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from privacy.noise.masked_settings import MaskedNoise
+from privacy.noise.settings import PrivacySettings
 from server.aggregation.robust_settings import RobustSettings
 from server.aggregation.settings import AggregationSettings
 
@@ -93,12 +95,18 @@ class AttackSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 def check_attack(
-    settings: AttackSettings, task: str, aggregation: AggregationSettings, cohort_size: int | None
+    settings: AttackSettings,
+    task: str,
+    aggregation: AggregationSettings,
+    cohort_size: int | None,
+    *,
+    privacy: PrivacySettings | None = None,
 ) -> None:
     """Check that an attack fits the task, and that the rule claims to withstand it.
 
     Rules without such a claim may be attacked by any number of clients. ``cohort_size`` is None
-    where it follows the population.
+    where it follows the population. Under masks the rule stands so many groups, and each attacker
+    may be in another one.
 
     Raises:
         ValueError: If it does not; names the remedy.
@@ -110,12 +118,20 @@ def check_attack(
             f'attack.kind = "{settings.kind}" mirrors words or classes, and task "{task}" has '
             'none; use "sign-flip"'
         )
+    groups = privacy.groups if isinstance(privacy, MaskedNoise) else None
+    if settings.kind == "nan" and groups is not None:
+        raise ValueError(
+            'attack.kind = "nan" cannot be sent with privacy.mode = "masked": whole numbers hold '
+            'none; use "noise"'
+        )
     if cohort_size is None or not isinstance(aggregation, RobustSettings):
         return
-    tolerated, expected = aggregation.tolerated(cohort_size), settings.attacker_count(cohort_size)
+    expected = settings.attacker_count(cohort_size)
+    tolerated = aggregation.tolerated(groups or cohort_size)
     if expected > tolerated:
         raise ValueError(
             f"attack.fraction = {settings.fraction:g} puts some {expected} attackers into a cohort "
             f'of {cohort_size}, and aggregation.rule = "{aggregation.__struct_config__.tag}" '
-            f"stands {tolerated}; lower the fraction, or let the rule expect more"
+            f"stands {tolerated}{' bad groups' if groups else ''}; lower the fraction, or let "
+            "the rule expect more"
         )

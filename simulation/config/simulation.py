@@ -63,7 +63,8 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
                 f'data.keystrokes needs task = "next_word", which types words, got "{self.task}"'
             )
         if self.attack is not None:
-            check_attack(self.attack, self.task, self.aggregation, self.rounds.cohort_size)
+            size = self.rounds.cohort_size
+            check_attack(self.attack, self.task, self.aggregation, size, privacy=self.privacy)
         self._check_measures()
 
     def _check_measures(self) -> None:

@@ -14,9 +14,11 @@ import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from models.masked.layout import MaskedLayout
 from models.networks.registry import WordNetwork
 from models.tasks.image_classification import LabelledImages
 from models.tasks.metrics import SUGGESTION_SLOTS
@@ -24,6 +26,8 @@ from models.tasks.scoring import chunked_logits, words_ahead
 from models.tasks.text_streams import scored_features
 from models.text.vocabulary import EOS, UNK, Vocabulary
 from models.vector.seeds import client_seed
+from privacy.masking.grid import from_grid
+from privacy.masking.rotation import rotate
 from simulation.config.attack import AttackSettings
 from simulation.population.examples import Examples
 from simulation.population.population import Population, PopulationError
@@ -56,20 +60,24 @@ class Attackers:
         round_number: int,
         element_count: int,
         server_step_size: float,
+        layout: MaskedLayout | None = None,
     ) -> Iterator[Trained]:
         """Train a cohort of slots and names, and yield what each client sends.
 
-        Colluders are trained once more before the others, to agree on what they send.
+        Colluders are trained once more before the others, to agree on what they send. Under masks
+        an attacker changes what it would send, noise and all; nobody can see that it does.
 
         Args:
             rehearse: Trains as ``train`` does, and leaves the clients' own state as it was.
             element_count: Elements of an update without the values appended to it.
+            layout: That of masked vectors, where updates are such.
             server_step_size: The factor of the aggregate, which a replacer undoes.
         """
         colluders = [member for member in cohort if member[1] in self.names]
         agreed: Tensor | None = None
         if self._settings.kind == "little-is-enough":
-            agreed = self._agreed(rehearse(colluders), len(cohort), element_count)
+            rehearsed = _opened_alike(rehearse(colluders), layout)
+            agreed = self._agreed(rehearsed, len(cohort), element_count)
         replacing = len(cohort) / (server_step_size * max(1, len(colluders)))
         for client in train(cohort):
             if client.update is None or client.client_name not in self.names:
@@ -77,12 +85,15 @@ class Attackers:
                 continue
             # The buffer is the pool's; what is told behind the update stays as it is.
             update = client.update.clone()
-            honest = update[:element_count]
+            message = update if layout is None else opened(update, layout)
+            honest = message[:element_count]
             if agreed is not None:
                 honest.copy_(agreed)
             else:
                 seed = client_seed(self._seed, round_number, client.client_name, purpose="attack")
                 self._change(honest, torch.Generator().manual_seed(seed), replacing)
+            if layout is not None:
+                update.view(torch.int32)[: len(message)] = on_grid(message, layout)
             yield client._replace(update=update)
 
     def _change(self, honest: Tensor, generator: torch.Generator, replacing: float) -> None:
@@ -137,6 +148,27 @@ class Attackers:
                 words = backdoor_words(settings, population.vocabulary)
                 named[name] = _with_backdoor(named[name], words)
         return named
+
+
+def opened(vector: Tensor, layout: MaskedLayout) -> Tensor:
+    """Return the elements with noise of a vector before its mask, float32, in clipping norms."""
+    whole = vector.view(torch.int32).numpy().view(np.uint32)[: layout.noised_count]
+    return torch.from_numpy(from_grid(whole, layout.grid)).float()
+
+
+def on_grid(message: Tensor, layout: MaskedLayout) -> Tensor:
+    """Return such elements as whole numbers, int32; they wrap as they do in the sum."""
+    values = message.double().numpy()
+    rotate(values)
+    return torch.from_numpy(values / layout.grid.step).round_().to(torch.int64).to(torch.int32)
+
+
+def _opened_alike(trained: Iterator[Trained], layout: MaskedLayout | None) -> Iterator[Trained]:
+    for client in trained:
+        if client.update is None or layout is None:
+            yield client
+        else:
+            yield client._replace(update=opened(client.update, layout))
 
 
 def unseen_deviations(cohort_size: int, attackers: int) -> float:

@@ -6,6 +6,7 @@ from functools import partial
 
 from torch import Tensor
 
+from models.masked.layout import MaskedLayout
 from models.plan.plan import Plan, download_schema
 from models.vector.schema import SENT
 from server.machine.answers import Abort, Close
@@ -37,6 +38,7 @@ class CohortTraining:
         *,
         clipping_norm: float | None,
         generate: Callable[[str], Tensor | None],
+        layout: MaskedLayout | None = None,
     ) -> Iterator[Trained]:
         """Yield what the cohort sends, in slot order.
 
@@ -44,6 +46,7 @@ class CohortTraining:
             parameters: The newest release, flat float32, shape ``(elements,)``.
             clipping_norm: In parameter units; None without clipping.
             generate: Returns a client's generated tensors; called at its turn.
+            layout: That of masked vectors, where updates are such.
         """
         cohort = [(place, name) for name, place in order.places().items()]
 
@@ -66,6 +69,7 @@ class CohortTraining:
             round_number=order.round_number,
             element_count=download_schema(plan).with_roles(*SENT).element_count,
             server_step_size=self._server_step_size,
+            layout=layout,
         )
 
     def let_keep(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from torch import Tensor
 
+from models.masked.layout import layout_if_masked
 from models.networks.grown_layers import grow
 from models.plan.plan import Plan, download_schema, released_schema
 from models.plan.stages import next_stage, plan_of_round, stage_figures
@@ -39,6 +40,7 @@ from simulation.rounds.attacks import Attackers
 from simulation.rounds.attendance import SimulationError, next_order
 from simulation.rounds.cohort_training import CohortTraining
 from simulation.rounds.downlink_bytes import DownlinkBytes
+from simulation.rounds.masked_round import GroupTooSmallError, close_without_masks
 from simulation.rounds.participation import SeededSource
 from simulation.rounds.round_tally import Tally, attack_figures
 from simulation.workers.pool import WorkerPool
@@ -148,6 +150,7 @@ class Federation:
     def _set_stage(self, plan: Plan) -> None:
         self.plan = plan
         self._downlink = DownlinkBytes(plan)
+        self._masked = layout_if_masked(plan)
         self._pool.use(plan)
 
     def go_back(self, parameters: Tensor, personalisation: bytes | None, plan: Plan) -> None:
@@ -241,7 +244,7 @@ class Federation:
         if isinstance(order, Close):
             try:
                 return self._close(order, tally)
-            except _TooFewError:
+            except (_TooFewError, GroupTooSmallError):
                 # Raised before anything was learnt from those who were not enough.
                 pass
             aside = f", {tally.screened} were set aside" if tally.screened else ""
@@ -294,28 +297,27 @@ class Federation:
         if self._releases is not None:  # A rule looks at where the model has been going.
             released = released_schema(self.plan)
             earlier = earlier_parameters(self._releases, released, self.round_number, look_back)
-        return close_round(
-            self.parameters,
-            self._train(order, tally, screen),
-            Closing(
-                schema=download_schema(self.plan),
-                aggregation=self._config.aggregation,
-                privacy=msgspec.structs.replace(
-                    self.plan.privacy, clipping_norm=self.clipping_norm
-                ),
-                slot_count=order.slot_count,
-                generator=noise_generator(self.plan.seed, order.round_number),
-                seeded=True,
-                example_cap=self._config.training.example_cap,
-                personalisation=self.method.half,
-                round_number=order.round_number,
-                noise_keys=None if self._guard is None else self._guard.noise_keys,
-                screen=screen,
-                release_step=release_step(self.plan.compression),
-                earlier=earlier,
-                weights_so_far=self._weights_so_far,
-            ),
+        closing = Closing(
+            schema=download_schema(self.plan),
+            aggregation=self._config.aggregation,
+            privacy=msgspec.structs.replace(self.plan.privacy, clipping_norm=self.clipping_norm),
+            slot_count=order.slot_count,
+            generator=noise_generator(self.plan.seed, order.round_number),
+            seeded=True,
+            example_cap=self._config.training.example_cap,
+            personalisation=self.method.half,
+            round_number=order.round_number,
+            noise_keys=None if self._guard is None else self._guard.noise_keys,
+            screen=screen,
+            release_step=release_step(self.plan.compression),
+            earlier=earlier,
+            weights_so_far=self._weights_so_far,
         )
+        sent = self._train(order, tally, screen)
+        if self._masked is None:
+            return close_round(self.parameters, sent, closing)
+        quorum = self._config.rounds.quorum
+        return close_without_masks(self.parameters, sent, self._masked, closing, quorum=quorum)
 
     def _train(self, order: Close, tally: Tally, screen: Screen) -> Iterator[Contribution]:
         sent = self._training.results(
@@ -324,6 +326,7 @@ class Federation:
             self.parameters,
             clipping_norm=self.clipping_norm,
             generate=self.generated_for,
+            layout=self._masked,
         )
         for client in sent:
             self.bytes_down += self._downlink.take(client.client_name)

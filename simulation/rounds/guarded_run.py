@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from privacy.accounting.onlookers import Epsilons
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 from server.budget.noised_evaluations import NoisedEvaluations
 from server.budget.round_gate import RoundGate
@@ -27,7 +28,7 @@ from simulation.config.simulation import SimulationConfig
 
 
 class GuardedRun:
-    """The store of one simulated run under a guarantee; ``epsilon`` is None before an attempt."""
+    """The store of one simulated run under a guarantee; ``spent`` is None before an attempt."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class GuardedRun:
             raise StoreError(f"{folder} holds the ledger of another run; give another --out")
         add_names(self._store, names, now=time.time())
         self.gate = RoundGate(config, self._store, run, published=releases.newest_head)
-        self.epsilon: float | None = None
+        self.spent: Epsilons | None = None
         self.noise_keys = noise_keys or noise_keys_of(
             ServerFolder(folder), self._store, config, run
         )
@@ -71,7 +72,7 @@ class GuardedRun:
 
     def admit(self, round_number: int, attempt: int) -> None:
         """Ask the gate before an attempt, and note ε after it; ``RoundGate.admit``."""
-        self.epsilon = self.gate.admit(round_number, attempt)
+        self.spent = self.gate.admit(round_number, attempt)
 
     def enter(self, round_number: int, attempt: int) -> None:
         """Enter an attempt in the ledger where its updates show something, before they are made."""

@@ -21,8 +21,9 @@ from models.settings.growth import growth_rounds
 from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
 from privacy.accounting.ledger_chain import LedgerError
-from privacy.noise.plan_events import budget_of, sampled_places
+from privacy.noise.plan_events import sampled_places
 from privacy.noise.secure_gaussian import NoiseKeys
+from server.budget.spent_figures import figures_of_spent
 from server.config.convergence import ConvergenceTracker, Verdict
 from server.config.plans import make_plan
 from server.releases.files import NewRelease
@@ -221,9 +222,7 @@ class _Run:
             return None
         except LedgerError as error:
             raise CheckpointError(f"{self._folder.folder}: {error}") from None
-        budget = budget_of(self._config.privacy)
-        delta = None if budget is None else budget.delta
-        return {**figures, "epsilon": self._guarded.epsilon, "delta": delta}
+        return {**figures, **figures_of_spent(self._config.privacy, self._guarded.spent)}
 
     def _at_last_checkpoint(self) -> Federation:
         if self._guarded is not None:
@@ -322,7 +321,9 @@ def _attackers(config: SimulationConfig, population: Population) -> Attackers | 
         return None
     clients = list(population.clients)
     cohort_size = config.rounds.cohort_size_of(len(clients))
-    check_attack(config.attack, config.task, config.aggregation, cohort_size)
+    check_attack(
+        config.attack, config.task, config.aggregation, cohort_size, privacy=config.privacy
+    )
     return Attackers(config.attack, clients, seed=config.seed)
 
 

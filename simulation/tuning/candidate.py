@@ -1,13 +1,11 @@
-"""Say what one candidate setting promises where it is to be deployed, and how to try it here.
+"""Say what one candidate setting promises where it is to be deployed.
 
-Noise is added to a mean, so a cohort of thousands hardly feels what destroys a cohort of ten. A
-trial therefore adds the deployment's noise, ``Promise.noise_std``, to the mean of the few clients
-at hand. Where the cohorts differ, the result is an extrapolation: it assumes that more clients of
-the same kind would not change the mean.
+Under ``masked`` the noise of all contributors is in the model, and that of the honest ones among
+the fewest counts: what deploys has a quorum of 0.8 of its cohort.
 """
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -20,6 +18,7 @@ from privacy.accounting.events import (
     BufferedRelease,
     GaussianRelease,
     LocalRelease,
+    MaskedRelease,
     SecretCoinFlips,
 )
 from privacy.accounting.slot_overflow import slot_count_for
@@ -28,14 +27,14 @@ from privacy.clipping.settings import ClippingSettings
 from server.aggregation.sensitivity import aggregate_sensitivity, summed_sensitivity
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 
-Mode = Literal["central", "local", "ftrl"]
+Mode = Literal["central", "local", "ftrl", "masked"]
 Rule = Literal["mean", "attentive"]
 Kind = tuple[Mode, Rule]
-MODES: tuple[Mode, ...] = ("central", "local", "ftrl")
+MODES: tuple[Mode, ...] = ("central", "local", "ftrl", "masked")
 ADJACENCY: Adjacency = "zero-out"
 NoiseOn = Literal["mean", "sums"]
-# A trial promises nothing to anybody: its people are test data.
-_PROMISES_NOTHING = {"adjacency": ADJACENCY, "delta": 0.1, "epsilon_budget": 1e12}
+_LEAST_OF_COHORT = 0.8
+"""Share of a masked cohort with which its round may close."""
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,13 +44,18 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         population_size: N, enrolled people.
         rounds: T, rounds of the whole run.
         delta: δ of the whole run, at most 1 / N.
+        honest_share: Share of a round's fewest contributors believed to add their noise, in (0, 1];
+            for ``masked`` alone, and None without it.
     """
 
     population_size: int
     rounds: int
     delta: float
+    honest_share: float | None = None
 
     def __post_init__(self) -> None:
+        if self.honest_share is not None and not 0 < self.honest_share <= 1:
+            raise ValueError(f"honest_share must lie in (0, 1], got {self.honest_share}")
         for name in ("population_size", "rounds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be >= 1, got {getattr(self, name)}")
@@ -80,8 +84,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def noises_sums(self) -> bool:
-        """Whether the noise goes on sums: in modes whose noise is the coordinator's."""
-        return self.noise_on == "sums" and self.mode != "local"
+        """Whether the noise goes on sums: under masks, or where the coordinator adds it so."""
+        return self.mode == "masked" or (self.noise_on == "sums" and self.mode != "local")
 
     @property
     def kind(self) -> Kind:
@@ -109,7 +113,9 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     """The promise of a candidate to a deployment's people, and its price to the model.
 
     Attributes:
-        epsilon: ε of the whole run at the deployment's δ.
+        epsilon: ε of the whole run at the deployment's δ, against readers of releases.
+        coordinator_epsilon: The same against the coordinator, no attempt abandoned; None where it
+            sees updates before any noise.
         slot_count: M, places of a round.
         noise_std: Standard deviation of the noise on the aggregate, in parameter units, before the
             server's step. With ``ftrl``: of each round's own draw. With noise on sums: the least,
@@ -119,6 +125,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     epsilon: float
+    coordinator_epsilon: float | None
     slot_count: int
     noise_std: float
     fill: float
@@ -155,10 +162,20 @@ def promise_of(candidate: Candidate, deployment: Deployment, schema: Schema) -> 
             tally = tally.plus(_buffered(candidate, deployment), times)
         case "local":
             tally = tally.plus(LocalRelease(noise_multiplier=candidate.noise_multiplier), times)
+        case "masked":
+            released = MaskedRelease(
+                noise_multiplier=candidate.noise_multiplier,
+                adjacency=ADJACENCY,
+                honest_contributors=honest_contributors(candidate, deployment),
+            )
+            tally = tally.plus(released, times)
+    epsilon = epsilon_of_tally(tally, deployment.delta)
     return Promise(
-        epsilon=epsilon_of_tally(tally, deployment.delta),
+        epsilon=epsilon,
+        # As many attempts as rounds: the coordinator then sees what readers see.
+        coordinator_epsilon=epsilon if candidate.mode in ("local", "masked") else None,
         slot_count=slots,
-        noise_std=_noise_std(candidate, schema, slots),
+        noise_std=_noise_std(candidate, deployment, schema, slots),
         fill=1.0 if candidate.noises_sums else candidate.cohort / slots,
     )
 
@@ -169,53 +186,31 @@ def participation(candidate: Candidate, deployment: Deployment) -> tuple[int, in
     return separation, math.ceil(deployment.rounds / separation)
 
 
+def masked_quorum(candidate: Candidate) -> int:
+    """Return with how few of a masked cohort its round may close."""
+    return max(1, math.ceil(round(_LEAST_OF_COHORT * candidate.cohort, 9)))
+
+
+def honest_contributors(candidate: Candidate, deployment: Deployment) -> int:
+    """Return how many of the fewest contributors of a masked round are believed to add noise.
+
+    Raises:
+        ValueError: If the deployment does not say which share of them.
+    """
+    if deployment.honest_share is None:
+        raise ValueError(
+            "honest_share must be given for mode masked: it decides privacy and has no default"
+        )
+    # Rounded first: 0.07 * 100 is 7.000000000000001, and that is not eight devices.
+    return max(1, math.ceil(round(deployment.honest_share * masked_quorum(candidate), 9)))
+
+
 def buffers(candidate: Candidate, deployment: Deployment) -> Buffers:
     """Return the buffers of least noise for one candidate of mode ``ftrl``.
 
     Noise along a tree is not tried: it left more in the model at every setting that was measured.
     """
     return design_buffers(deployment.rounds, *participation(candidate, deployment))
-
-
-# TOML tables hold values of any TOML type.
-def trial_tables(
-    tables: dict[str, Any],
-    candidate: Candidate,
-    promise: Promise,
-    *,
-    deployment: Deployment,
-    cohort_at_hand: int,
-    schema: Schema,
-) -> dict[str, Any]:
-    """Return the configuration that tries a candidate with the clients at hand.
-
-    Draws need not be secret here and are seeded, so that seeds can be compared. ``central`` is one
-    draw on the server and ``local`` one a client, of the deployment's size; ``ftrl`` is tried as
-    itself, since its noise is correlated over the rounds. Noise on sums is tried as itself too, for
-    its share of a layer follows from the weights: with as much less of it as there are fewer
-    clients, both sums have the relative noise that they would have in the deployment.
-    """
-    step = candidate.server_step_size * promise.fill
-    aggregation = msgspec.to_builtins(
-        msgspec.structs.replace(candidate.aggregation, server_step_size=step)
-    )
-    privacy: dict[str, Any] = {"clipping_norm": candidate.clipping_norm}
-    match candidate.mode:
-        case "central" if candidate.noises_sums:
-            privacy |= _summed_tables(candidate, cohort_at_hand)
-            tables = _with_places(tables, cohort_at_hand)
-        case "central":
-            # That mode adds its draw after the step: scaled here as the step would.
-            magnitude = candidate.server_step_size * promise.noise_std
-            privacy |= {"mode": "paper-server", "randomisation_magnitude": magnitude}
-        case "local":
-            # One client's draw, so that the mean over the clients at hand has the right size.
-            magnitude = promise.noise_std / promise.fill * math.sqrt(cohort_at_hand)
-            privacy |= {"mode": "paper", "randomisation_magnitude": magnitude}
-        case "ftrl":
-            privacy |= _buffer_tables(candidate, promise, deployment, cohort_at_hand, schema)
-            tables = _with_places(tables, cohort_at_hand)
-    return {**tables, "privacy": privacy, "aggregation": aggregation}
 
 
 def _slot_count(candidate: Candidate, deployment: Deployment) -> int:
@@ -229,14 +224,18 @@ def _slot_count(candidate: Candidate, deployment: Deployment) -> int:
     )
 
 
-def _noise_std(candidate: Candidate, schema: Schema, slots: int) -> float:
+def _noise_std(candidate: Candidate, deployment: Deployment, schema: Schema, slots: int) -> float:
     if candidate.mode == "local":
         return candidate.noise_multiplier * 2 * candidate.clipping_norm / math.sqrt(slots)
-    of_one = candidate.noise_multiplier * _sensitivity(candidate, schema, slots)
+    of_one = candidate.noise_multiplier * sensitivity_of(candidate, schema, slots)
+    if candidate.mode == "masked":
+        # Every contributor's share is in the sum, and the honest ones alone make z.
+        of_one *= math.sqrt(slots / honest_contributors(candidate, deployment))
     return of_one / candidate.cohort if candidate.noises_sums else of_one
 
 
-def _sensitivity(candidate: Candidate, schema: Schema, slots: int) -> float:
+def sensitivity_of(candidate: Candidate, schema: Schema, slots: int) -> float:
+    """Return how far one person moves what a candidate noises, among so many places."""
     sensitivity = summed_sensitivity if candidate.noises_sums else aggregate_sensitivity
     return sensitivity(
         candidate.aggregation,
@@ -258,44 +257,3 @@ def _buffered(candidate: Candidate, deployment: Deployment) -> BufferedRelease:
         buffer_decays=decays,
         buffer_scales=scales,
     )
-
-
-def _buffer_tables(
-    candidate: Candidate,
-    promise: Promise,
-    deployment: Deployment,
-    cohort_at_hand: int,
-    schema: Schema,
-) -> dict[str, Any]:
-    """Return the mode's settings with the multiplier that gives the deployment's noise here."""
-    decays, scales = buffers(candidate, deployment)
-    if candidate.noises_sums:
-        of_mode = _summed_tables(candidate, cohort_at_hand)
-    else:
-        here = _sensitivity(candidate, schema, cohort_at_hand)
-        of_mode = {"noise_multiplier": promise.noise_std / here, **_PROMISES_NOTHING}
-    return {
-        **of_mode,
-        "mode": "ftrl",
-        "mechanism": "blt",
-        "buffer_decays": list(decays),
-        "buffer_scales": list(scales),
-        "min_separation": 1,
-        "max_participation": 1_000_000,
-    }
-
-
-def _summed_tables(candidate: Candidate, cohort_at_hand: int) -> dict[str, Any]:
-    """Return settings under which few clients' sums have the relative noise of the deployment's."""
-    multiplier = candidate.noise_multiplier * cohort_at_hand / candidate.cohort
-    on_sums = {"mode": "central", "noise_multiplier": multiplier, "noise_on": "sums"}
-    return {**on_sums, **_PROMISES_NOTHING}
-
-
-def _with_places(tables: dict[str, Any], cohort_at_hand: int) -> dict[str, Any]:
-    """Return the tables with as many places as clients at hand: a guarantee fixes their number."""
-    rounds = {**tables["rounds"], "cohort_size": cohort_at_hand}
-    rounds.pop("participation_rate", None)
-    if rounds.pop("population_size", None) is not None:
-        rounds["selection"] = "drawn"  # Places of secret coins are more than those at hand.
-    return {**tables, "rounds": rounds}

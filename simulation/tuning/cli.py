@@ -40,7 +40,8 @@ class Tuned(Rounds, frozen=True, kw_only=True):
         population: People enrolled in the deployment, N (default: the clients at hand).
         simulated_cohort: People a deployed round expects: noise is that of such a cohort, added to
             the mean of the clients at hand, and results are labelled extrapolated.
-        modes: Noise modes, with commas: central, local, ftrl.
+        modes: Noise modes, with commas: central, local, ftrl, masked.
+        honest_share: Masked: share of a round's fewest contributors believed to add their noise.
         rules: Rules.
         noise_on: What the coordinator noises: the mean, or the sums that it is divided from, which
             pays in large cohorts for an attention strength of 0.5 and more. On private data the
@@ -60,6 +61,7 @@ class Tuned(Rounds, frozen=True, kw_only=True):
     population: int | None = None
     simulated_cohort: Annotated[int | None, Flag("PEOPLE")] = None
     modes: str = "central"
+    honest_share: Annotated[float | None, Flag("SHARE")] = None
     rules: str = "mean,attentive"
     noise_on: Literal["mean", "sums"] = "mean"
     search: Annotated[list[str], Flag("NAME=LOW..HIGH")] = msgspec.field(default_factory=list)
@@ -115,6 +117,7 @@ def _tune_request(asked: Tuned) -> "TuneRequest":
         population_size=asked.population,
         simulated_cohort=asked.simulated_cohort,
         modes=asked.modes.split(","),
+        honest_share=asked.honest_share,
         rules=asked.rules.split(","),
         noise_on=asked.noise_on,
         searched=_searched(asked),

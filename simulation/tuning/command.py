@@ -36,6 +36,7 @@ class TuneRequest(NamedTuple):
         delta: δ of the whole deployment; None is N^-1.1.
         population_size: N, enrolled people; None is as many as there are clients at hand.
         simulated_cohort: M', people whom a deployed round expects; None is the cohort at hand.
+        honest_share: As in ``Deployment``.
     """
 
     run: Request
@@ -50,6 +51,7 @@ class TuneRequest(NamedTuple):
     searched: Mapping[str, Dimension]
     trial_count: int
     seeds: Sequence[int]
+    honest_share: float | None = None
 
 
 class Tuned(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +118,7 @@ def _deployment(
         population_size=size,
         rounds=config.rounds.cap,
         delta=usual_delta(size) if request.delta is None else request.delta,
+        honest_share=request.honest_share,
     )
 
 

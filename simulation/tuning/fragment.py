@@ -5,7 +5,14 @@ from typing import Any
 
 import msgspec
 
-from simulation.tuning.candidate import ADJACENCY, Candidate, Deployment, buffers, participation
+from simulation.tuning.candidate import (
+    ADJACENCY,
+    Candidate,
+    Deployment,
+    buffers,
+    masked_quorum,
+    participation,
+)
 from simulation.tuning.measuring import Measurement
 from simulation.tuning.toml import table_lines
 
@@ -33,10 +40,14 @@ def fragment(chosen: Measurement, deployment: Deployment, *, target_epsilon: flo
         "epsilon_budget": float(target_epsilon),
         **dict(_of_mode(candidate, deployment)),
     }
+    if candidate.mode == "masked":
+        privacy["coordinator_epsilon_budget"] = float(target_epsilon)
+        privacy["honest_share"] = deployment.honest_share
     lines = [
         f"# Tuned for {deployment.population_size} enrolled people and {deployment.rounds} rounds:",
-        f"# epsilon {chosen.epsilon:.3g} at delta {deployment.delta:g}, validation perplexity "
-        f"{chosen.perplexity:.1f}, top-3 recall {chosen.recall:.1%}.",
+        f"# epsilon {chosen.epsilon:.3g} against readers{_of_coordinator(chosen)} at delta "
+        f"{deployment.delta:g}, validation perplexity {chosen.perplexity:.1f}, top-3 recall "
+        f"{chosen.recall:.1%}.",
         *table_lines("privacy", privacy),
         *table_lines("aggregation", msgspec.to_builtins(candidate.aggregation)),
         *table_lines("rounds", _rounds(candidate, deployment)),
@@ -44,10 +55,16 @@ def fragment(chosen: Measurement, deployment: Deployment, *, target_epsilon: flo
     return "\n".join(lines) + "\n"
 
 
+def _of_coordinator(chosen: Measurement) -> str:
+    if chosen.coordinator_epsilon is None:
+        return ""
+    return f" and {chosen.coordinator_epsilon:.3g} against the coordinator"
+
+
 def _of_mode(candidate: Candidate, deployment: Deployment) -> Iterator[tuple[str, Any]]:
     if candidate.mode != "local":
         yield "adjacency", ADJACENCY
-    if candidate.noises_sums:
+    if candidate.noises_sums and candidate.mode != "masked":
         yield "noise_on", "sums"
     if candidate.mode == "ftrl":
         separation, most = participation(candidate, deployment)
@@ -72,6 +89,15 @@ def _rounds(candidate: Candidate, deployment: Deployment) -> dict[str, Any]:
             # Devices ask how few may come where an empty place is no zero.
             "quorum": max(1, candidate.cohort // 2) if candidate.noises_sums else 1,
             "close_early": False,
+        }
+    if candidate.mode == "masked":
+        # A round that falls short costs the coordinator's budget: ask more than are needed.
+        return {
+            **common,
+            "selection": "first-come",
+            "cohort_size": candidate.cohort,
+            "over_selection": 1.3,
+            "quorum": masked_quorum(candidate),
         }
     quorum = max(1, candidate.cohort // 2)
     return {**common, "selection": "drawn", "cohort_size": candidate.cohort, "quorum": quorum}

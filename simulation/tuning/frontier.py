@@ -57,14 +57,15 @@ def markdown(measurements: Sequence[Measurement], deployment: Deployment, *, not
     """Return the table: runs without noise first, then by epsilon."""
     best = {id(one) for one in frontier(measurements)}
     head = (
-        "| mode | rule | ε | z | C | κ | cohort | step | noise std | perplexity | top-3 recall | |"
+        "| mode | rule | ε, readers | ε, coordinator | z | C | κ | cohort | step | noise std "
+        "| perplexity | top-3 recall | |"
     )
     lines = [
         f"Deployment: {deployment.population_size} enrolled people, {deployment.rounds} rounds, "
         f"δ = {deployment.delta:g}. {note}".rstrip(),
         "",
         head,
-        "| --- " * 12 + "|",
+        "| --- " * 13 + "|",
     ]
     for one in sorted(measurements, key=lambda one: one.epsilon or 0.0):
         lines.append(_line(one, on_frontier=id(one) in best))
@@ -162,11 +163,12 @@ def _perplexity(one: Measurement) -> str:
 def _line(one: Measurement, *, on_frontier: bool) -> str:
     cells = [one.name, one.rule]
     if one.candidate is None:
-        cells += ["∞", "", "", "", "", "", "0"]
+        cells += ["∞", "∞", "", "", "", "", "", "0"]
     else:
         candidate = one.candidate
         cells += [
             f"{one.epsilon:.3g}",
+            "∞" if one.coordinator_epsilon is None else f"{one.coordinator_epsilon:.3g}",
             f"{candidate.noise_multiplier:.3g}",
             f"{candidate.clipping_norm:.3g}",
             f"{candidate.attention_strength:g}",

@@ -22,9 +22,9 @@ from simulation.tuning.candidate import (
     Rule,
     promise_of,
     rule_settings,
-    trial_tables,
 )
 from simulation.tuning.early_stop import PERPLEXITY, Bar, Watch
+from simulation.tuning.trial import trial_tables
 
 RECALL = "valid_top3_recall"
 # Of the runs without noise that trials are compared with.
@@ -36,7 +36,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         candidate: The point; None for a run without noise.
-        epsilon: ε that the deployment would spend; None without noise.
+        epsilon: ε that the deployment would spend against readers; None without noise.
+        coordinator_epsilon: ε against the coordinator; None without noise, or where it sees updates
+            before any.
         slot_count: M of the deployment; None without noise.
         noise_std: Noise on the aggregate, in parameter units; 0 without noise.
         perplexity: On the validation text; infinity if all seeds are lost.
@@ -50,6 +52,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     rule: str
     epsilon: float | None
+    coordinator_epsilon: float | None = None
     slot_count: int | None
     noise_std: float
     perplexity: float
@@ -157,6 +160,7 @@ def _measured(
         name=name,
         rule=rule,
         epsilon=None if promise is None else promise.epsilon,
+        coordinator_epsilon=None if promise is None else promise.coordinator_epsilon,
         slot_count=None if promise is None else promise.slot_count,
         noise_std=0.0 if promise is None else promise.noise_std,
         perplexity=math.inf if perplexity.mean is None else perplexity.mean,

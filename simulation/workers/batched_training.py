@@ -25,9 +25,8 @@ from torch.nn.utils.rnn import pad_sequence
 from edge_client.descent.optimisers import OPTIMISERS
 from edge_client.personalisation.state import PersonalState
 from edge_client.training.client_network import ClientNetwork
+from edge_client.training.departure import Departure
 from edge_client.training.local_result import LocalResult
-from edge_client.training.outgoing import outgoing_update
-from models.compression.update_format import update_formats
 from models.layers.dropout import use_masks
 from models.networks.flat_parameters import trained_schema
 from models.networks.registry import ImageNetwork, build_network, image_network
@@ -37,6 +36,7 @@ from models.tasks.image_classification import ImageClassification, LabelledImage
 from models.tasks.unusable_examples import UnusableExamplesError
 from models.vector.seeds import client_seed
 from privacy.clipping.clip import UnusableUpdateError
+from privacy.noise.secure_gaussian import SystemKeys
 from simulation.population.examples import Examples
 from simulation.workers.dropout_masks import DropoutMasks, dropouts_of
 from simulation.workers.together import check_together
@@ -80,8 +80,7 @@ class BatchedTrainer:
         network = image_network(build_network(plan.model, self._device))
         self._loss = _ClientLoss(network)
         self._dropouts = dropouts_of(self._loss, *_one_image(network, self._device))
-        self._outgoing = list(self._client.sent.slices.values())
-        self._travels_as = update_formats(plan)
+        self._departure = Departure(plan, self._client.sent, SystemKeys(), seeded=True)
 
     def checked(self, examples: Examples) -> LabelledImages:
         """Return a client's images if they can be trained on.
@@ -235,16 +234,13 @@ class BatchedTrainer:
         if not bool(personal.isfinite().all()):
             return None
         try:
-            outgoing = outgoing_update(
-                self._plan,
+            outgoing = self._departure.outgoing(
                 part_of(after - before, schema, self._client.sent),
-                self._outgoing,
-                self._travels_as.of_round(round_number),
                 round_number=round_number,
                 client_name=client.client_name,
+                example_count=len(client.examples),
                 clipping_norm=clipping_norm,
                 residual=client.residual,
-                seeded=True,
             )
         except UnusableUpdateError:
             return None

@@ -84,7 +84,8 @@ class Trained(NamedTuple):
 
     Attributes:
         update: Flat float32 in the layout of ``models.plan.plan.upload_schema``; valid until the
-            next result is asked for. None if training diverged.
+            next result is asked for. None if training diverged. In mode ``masked`` the vector
+            before its mask, int32 seen as float32, in the layout of ``models.masked.layout``.
         example_count: Target tokens trained on.
         mean_loss: Mean training loss in nats per token.
         update_norm: L2 norm before clipping and noise.

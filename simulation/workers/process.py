@@ -144,7 +144,8 @@ class _Worker:
         """Put the update where the parent reads it, and keep what the client keeps."""
         update = self._tensors.updates[job.buffer]
         if result.update.data_ptr() != update.data_ptr():
-            update.copy_(result.update)
+            # A masked vector is whole numbers, and keeps its bits.
+            update.view(result.update.dtype).copy_(result.update)
         # The checkpoint that counts on what is kept waits for the disk.
         if job.next_state is not None and result.personal is not None:
             write_state(job.next_state, layout, result.personal, flush=False)

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from models.masked.layout import layout_if_masked
 from models.plan.plan import Plan, released_schema, upload_schema
-from models.vector.schema import Role
+from models.vector.schema import BYTES_PER_ELEMENT, Role
 
 GROUPS_PER_WORKER = 2
 """One being trained and one waiting in the pipe: a worker never idles while the pool adds."""
@@ -28,7 +29,8 @@ class SharedTensors(NamedTuple):
         parameters: The released parameters, flat float32, shape ``(elements,)``.
         generated: Each buffer's generated tensors, shape ``(buffers, generated elements)``.
         updates: Each buffer's update, shape ``(buffers, elements)``, in the layout of
-            ``models.plan.plan.upload_schema``.
+            ``models.plan.plan.upload_schema``; in mode ``masked`` that of
+            ``models.masked.layout``, whole numbers in the memory of floats.
     """
 
     parameters: Tensor
@@ -38,16 +40,21 @@ class SharedTensors(NamedTuple):
 
 def share_tensors(plan: Plan, *, worker_count: int, together: int) -> SharedTensors:
     """Return zeroed memory with a buffer for each client under way, ``together`` ones a worker."""
-    upload = upload_schema(plan)
-    generated = upload.with_roles(Role.GENERATED)
-    group_bytes = together * (upload.payload_bytes + generated.payload_bytes)
+    generated = upload_schema(plan).with_roles(Role.GENERATED)
+    sent_count = _sent_count(plan)
+    group_bytes = together * BYTES_PER_ELEMENT * (sent_count + generated.element_count)
     buffers = together * _group_count(worker_count, group_bytes)
-    aligned = math.ceil(upload.element_count / _ALIGNED_ELEMENTS) * _ALIGNED_ELEMENTS
+    aligned = math.ceil(sent_count / _ALIGNED_ELEMENTS) * _ALIGNED_ELEMENTS
     return SharedTensors(
         _shared(released_schema(plan).element_count),
         _shared(buffers, generated.element_count),
-        _shared(buffers, aligned)[:, : upload.element_count],
+        _shared(buffers, aligned)[:, :sent_count],
     )
+
+
+def _sent_count(plan: Plan) -> int:
+    layout = layout_if_masked(plan)
+    return (upload_schema(plan) if layout is None else layout).element_count
 
 
 def _group_count(worker_count: int, group_bytes: int) -> int:

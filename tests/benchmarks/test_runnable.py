@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 import benchmarks
-from benchmarks.tables import attention, compression, keyboard, personalisation, robustness, speech
+from benchmarks.tables import (
+    attention,
+    compression,
+    keyboard,
+    masked,
+    personalisation,
+    robustness,
+    speech,
+)
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.maker import configured
 from models.text.vocabulary import shipped_vocabulary
@@ -20,6 +28,7 @@ TABLES: dict[str, TableDefinition] = {
     **attention.TABLES,
     **compression.TABLES,
     **keyboard.TABLES,
+    **masked.TABLES,
     **personalisation.TABLES,
     **personalisation.PAPER_TABLES,
     **robustness.TABLES,

@@ -4,6 +4,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -11,7 +12,7 @@ import torch
 from edge_client.child.work import do_job
 from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
 from edge_client.jobs.job import Failed, Job
-from edge_client.owner.floor import write_starting_floor
+from edge_client.owner.starting_floor import write_starting_floor
 from models.networks.flat_parameters import initial_parameters
 from models.plan.plan import Plan
 from models.plan.signed_plan import plan_digest
@@ -35,10 +36,11 @@ SENTENCES = [*["the to and", "and the to", "to the and the", "to and"] * 2, "the
 
 @dataclass(frozen=True)
 class Enrolled:
-    """Hold a device's folder as enrolment leaves it, and the coordinator."""
+    """Hold a device's folder as enrolment leaves it, the coordinator and who certified both."""
 
     device: Path
     coordinator: Identity
+    authority: CertificateAuthority
 
 
 def enrol_device(root: Path) -> Enrolled:
@@ -59,7 +61,7 @@ def enrol_device(root: Path) -> Enrolled:
             ca_certificate=authority.certificate,
         )
     )
-    return Enrolled(folder.path, coordinator)
+    return Enrolled(folder.path, coordinator, authority)
 
 
 class Scene:
@@ -104,7 +106,7 @@ class Scene:
             deadline_ms=DEADLINE_MS if up else 0,
         )
 
-    def job(self, plan: Plan | None = None, **changes: str) -> Job:
+    def job(self, plan: Plan | None = None, **changes: Any) -> Job:
         self.asked = plan or self.plan
         job = Job(
             device_folder=str(self.device),

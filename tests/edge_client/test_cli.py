@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import time
@@ -16,9 +17,10 @@ from edge_client.agent.exit_status import NotServed
 from edge_client.agent.session import Ended
 from edge_client.cli import main
 from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
+from edge_client.owner.doctor import Finding
 from edge_client.owner.example_ledger import ExampleSpending, write_spending
-from edge_client.owner.floor import write_starting_floor
 from edge_client.owner.settings import write_starting_settings
+from edge_client.owner.starting_floor import write_starting_floor
 from privacy.example_level.settings import ExampleEvent
 from privacy.identities.authority import CertificateAuthority
 from tests.privacy.conftest import RUN, enrol
@@ -339,6 +341,21 @@ def test_the_doctor_tells_what_travels_and_what_is_kept(
     device.folder.personal.waiting(bytes(16)).write_bytes(b"12345")
     device.folder.personal.accept(bytes(16))
     assert "everyone; a personal model of 5 bytes is kept in" in told()
+
+
+def test_the_doctor_shows_a_digest_whole_where_a_line_is_too_short_for_it(
+    device: Device, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    digest = "0123456789abcdef" * 4
+
+    async def examine(*_: object, **__: object) -> list[Finding]:
+        return [Finding("helper", True, f"the helper {digest} holds masks")]
+
+    monkeypatch.setattr("edge_client.owner.doctor.examine", examine)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert main(["doctor", str(device.folder.path)]) == 0
+
+    assert digest in re.sub(r"\s+", "", capsys.readouterr().out)
 
 
 def test_the_doctor_shows_a_table(device: Device, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from benchmarks.parts.answering_device import AnsweringDevice
 from benchmarks.parts.crafted_models import MODES, crafted
 from benchmarks.parts.two_answers import verdict
 from edge_client.folder.layout import DeviceFolder
-from edge_client.owner.floor import write_starting_floor
+from edge_client.owner.starting_floor import write_starting_floor
 from tests.edge_client.job_scene import Enrolled, enrol_device
 
 KINDS = 10

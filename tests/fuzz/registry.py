@@ -1,9 +1,19 @@
 """Every reader of bytes from outside; a new one is a line in a file under ``readers``."""
 
-from tests.fuzz.readers import datasets, device, export, models, privacy, serve, server, simulation
+from tests.fuzz.readers import (
+    datasets,
+    device,
+    export,
+    helper,
+    models,
+    privacy,
+    serve,
+    server,
+    simulation,
+)
 from tests.fuzz.target import Target
 
-_PACKAGES = (privacy, models, device, datasets, export, serve, server, simulation)
+_PACKAGES = (privacy, models, device, datasets, export, serve, server, helper, simulation)
 
 
 def targets() -> list[Target]:

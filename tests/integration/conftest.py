@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.integration.federation import Federation, settings
+from tests.integration.masked_federation import MaskedFederation
 from tests.integration.real_device import TEXTS, RealDevice
 
 Make = Callable[..., Federation]
+MakeMasked = Callable[..., MaskedFederation]
 MakeDevices = Callable[[Federation, int], list[RealDevice]]
 
 
@@ -28,6 +30,20 @@ def make_federation(tmp_path: Path) -> Iterator[Make]:
     for federation in made:
         # A restart goes on with its round, in every mode, unless the test has changed the settings.
         assert federation.has_new_settings or "have changed its plan" not in federation.log
+
+
+@pytest.fixture
+def masked_federation(tmp_path: Path) -> Iterator[MakeMasked]:
+    """Return a function that founds federations in mode ``masked``, each with its helper."""
+    made: list[MaskedFederation] = []
+
+    def make(**changes: object) -> MaskedFederation:
+        made.append(MaskedFederation(tmp_path / f"m{len(made)}", **changes))
+        return made[-1]
+
+    yield make
+    for federation in made:
+        federation.stop()
 
 
 @pytest.fixture

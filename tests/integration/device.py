@@ -8,7 +8,7 @@ import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 import grpc
 import numpy as np
@@ -298,10 +298,25 @@ class Device:
         return self.send(lease, *self.seal_update(lease))
 
 
+Kind = TypeVar("Kind", bound=Device)
+
+
 def enrol(
     invite_file: Path, folder: Path, *, version: int = PROTOCOL_VERSION, token: bytes | None = None
 ) -> Device:
     """Enrol with an invite; the answer becomes a device."""
+    return enrol_as(Device, invite_file, folder, version=version, token=token)
+
+
+def enrol_as(
+    kind: type[Kind],
+    invite_file: Path,
+    folder: Path,
+    *,
+    version: int = PROTOCOL_VERSION,
+    token: bytes | None = None,
+) -> Kind:
+    """Enrol a device of another kind."""
     invite = read_invite(invite_file)
     requests = Identity.create_requests(folder, "device")
     request = pb.EnrolRequest(
@@ -312,7 +327,7 @@ def enrol(
     credentials = grpc.ssl_channel_credentials(certificate_pem(invite.ca_certificate))
     with grpc.secure_channel(invite.enrolment_address, credentials) as channel:
         answer = pb_grpc.EnrolmentStub(channel).Enrol(request, timeout=TIMEOUT_S)
-    return Device(folder, invite, answer)
+    return kind(folder, invite, answer)
 
 
 def _as_message(requests: SigningRequests) -> pb.SigningRequests:

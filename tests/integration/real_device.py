@@ -36,11 +36,13 @@ class RealDevice:
         self.log = folder.parent / f"{folder.name}.log"
         self.process: subprocess.Popen[bytes] | ForkedCommand | None = None
 
-    def enrol(self, invite: Path, *, keep_warm_s: float = 60.0) -> None:
-        done = self.command(
-            "enrol", str(self.folder), "--invite", str(invite), "--accept-no-guarantee"
-        )
-        assert done.returncode == 0, done.stderr
+    def enrol(self, invite: Path, *, keep_warm_s: float = 60.0, is_forked: bool = False) -> None:
+        arguments = ["enrol", str(self.folder), "--invite", str(invite), "--accept-no-guarantee"]
+        if is_forked:
+            assert ForkedCommand(main, arguments, self.log).wait(60) == 0, self.log.read_text()
+        else:
+            done = self.command(*arguments)
+            assert done.returncode == 0, done.stderr
         # The machine that runs the tests is never idle.
         settings = f"keep_warm_s = {keep_warm_s}\n[policy]\nidle = false\n"
         (self.folder / "client.toml").write_text(settings)

@@ -74,6 +74,11 @@ def simulated(config: FederationConfig, texts: list[Path], *, rounds: int) -> li
         texts: What each device trains on, in the order in which they enrolled.
         rounds: How many rounds to run.
     """
+    return [parameters_sha256(parameters) for parameters in simulated_models(config, texts, rounds)]
+
+
+def simulated_models(config: FederationConfig, texts: list[Path], rounds: int) -> list[Tensor]:
+    """Return each round's model, flat float32, shape ``(elements,)``; see ``simulated``."""
     prepare_compute("cpu", threads=1)
     words = config.word_list.load()
     plan = make_plan(config, run="0" * 32, vocabulary=words)
@@ -82,11 +87,11 @@ def simulated(config: FederationConfig, texts: list[Path], *, rounds: int) -> li
         for number, text in enumerate(texts, start=1)
     }
     federation = Federation(_as_simulation(config), plan, list(streams), OneProcess(plan, streams))
-    digests = []
+    models = []
     for _ in range(rounds):
         federation.run_round()
-        digests.append(parameters_sha256(federation.parameters))
-    return digests
+        models.append(federation.parameters.clone())
+    return models
 
 
 def _as_simulation(config: FederationConfig) -> SimulationConfig:

@@ -19,10 +19,13 @@ import yaml
 import edge_client.cli
 import export.cli
 import export.serve.cli
+import privacy.cli
 import server.cli
+import server.helper.cli
 from export.serve.doors.bounded_listener import MOST_CONNECTIONS
 from export.serve.folder.settings import STARTING_SETTINGS
 from server.config.federation import preset_text
+from server.helper.cli import NewHelper
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -31,7 +34,9 @@ TIMERS = sorted((DEPLOY / "systemd").glob("*.timer"))
 CONTAINERS = sorted((DEPLOY / "containers").iterdir())
 PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
     "sotto-server": server.cli.main,
+    "sotto-helper": server.helper.cli.main,
     "sotto-client": edge_client.cli.main,
+    "sotto-privacy": privacy.cli.main,
     "sotto-export": export.cli.main,
     "sotto-serve": export.serve.cli.main,
 }
@@ -56,7 +61,7 @@ def _command_lines() -> Iterator[tuple[str, str]]:
         (entry,), (rest,) = _instructions(container, "ENTRYPOINT"), _instructions(container, "CMD")
         words = [*msgspec.json.decode(entry), *msgspec.json.decode(rest)]
         yield container.name, shlex.join(words)
-    for name in ("deploy.md", "when-something-was-stolen.md"):
+    for name in ("deploy.md", "when-something-was-stolen.md", "let-nobody-see-an-update.md"):
         page = (ROOT / "docs" / name).read_text()
         for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
             for line in re.findall(r"^[$#] (.*)$", block, re.MULTILINE):
@@ -107,13 +112,17 @@ def test_units_containers_and_page_start_every_role() -> None:
     for where, program in (
         ("sotto-server.service", "sotto-server"),
         ("sotto-server-backup.service", "sotto-server"),
+        ("sotto-helper.service", "sotto-helper"),
         ("sotto-serve.service", "sotto-serve"),
         ("sotto-client@.service", "sotto-client"),
         ("sotto-client-nightly@.service", "sotto-client"),
         ("server.Containerfile", "sotto-server"),
+        ("helper.Containerfile", "sotto-helper"),
         ("serve.Containerfile", "sotto-serve"),
         ("client.Containerfile", "sotto-client"),
         ("docs/deploy.md", "sotto-export"),
+        ("docs/let-nobody-see-an-update.md", "sotto-helper"),
+        ("docs/let-nobody-see-an-update.md", "sotto-privacy"),
         ("docs/when-something-was-stolen.md", "sotto-server"),
         ("docs/when-something-was-stolen.md", "sotto-serve"),
     ):
@@ -204,9 +213,13 @@ def test_systemd_takes_every_unit(tmp_path: Path) -> None:
 def test_ports_are_those_that_the_settings_begin_with() -> None:
     listen = tomllib.loads(preset_text("keyboard"))["listen"]
     serving = tomllib.loads(STARTING_SETTINGS.format(accept_unsigned="false"))["listen"]
+    (helpers_default,) = [
+        field.default for field in msgspec.structs.fields(NewHelper) if field.name == "listen"
+    ]
     ports = {
         "server": [int(listen[name].rpartition(":")[2]) for name in ("enrolment", "devices")],
         "serve": [int(serving["address"].rpartition(":")[2])],
+        "helper": [int(helpers_default.rpartition(":")[2])],
         "client": [],
     }
     services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
@@ -224,7 +237,9 @@ def test_ports_are_those_that_the_settings_begin_with() -> None:
             for pair in service["ports"]
             for port in pair.split(":")[-2:]
         ]
-        assert set(published) == (set(exposed) if role != "client" else set())
+        # A device is on its person's machine, and a helper on that of another party.
+        is_ours = role not in ("client", "helper")
+        assert set(published) == (set(exposed) if is_ours else set())
 
 
 def test_a_model_server_is_bounded_and_published_to_its_own_machine_alone() -> None:

@@ -26,6 +26,7 @@ sys.meta_path.insert(0, Absent())
         ("simulation.cli", ["run", "keyboard-tiny"], "simulation"),
         ("export.cli", ["verify", "nowhere"], "export"),
         ("export.serve.cli", ["status", "nowhere"], "serve"),
+        ("server.helper.cli", ["run", "nowhere"], "helper"),
     ],
 )
 def test_a_missing_extra_is_named(module: str, arguments: list[str], extra: str) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from edge_client.agent.acceptance import PlanRefusedError, accept_plan
-from edge_client.owner.floor import read_floor, write_starting_floor
+from edge_client.owner.floor import read_floor
 from edge_client.owner.settings import read_client_settings, write_starting_settings
+from edge_client.owner.starting_floor import write_starting_floor
 from edge_client.owner.traffic import Traffic
 from protos import federation_pb2 as pb
 from server.config.federation import parse_config, preset_text

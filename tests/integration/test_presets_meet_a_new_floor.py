@@ -6,7 +6,7 @@ import pytest
 
 import simulation.config.simulation as simulated
 from edge_client.owner.floor import Floor, PlanBelowFloorError, check_plan, read_floor
-from edge_client.owner.floor import write_starting_floor as start
+from edge_client.owner.starting_floor import write_starting_floor as start
 from models.plan.plan import Plan, VocabularySettings
 from models.settings.model import WordModelSettings
 from server.config.federation import parse_config, preset_names, preset_text

@@ -27,7 +27,8 @@ from server.records.inbox import Inbox
 from server.records.store import Store
 from server.releases.files import ReleaseFolder
 from server.releases.method_state import MethodState
-from server.uplink.sealed_updates import SealedUpdate, UpdateOpener
+from server.uplink.sealed_payloads import SealedUpdate
+from server.uplink.sealed_updates import UpdateOpener
 from server.uplink.slot_order_sum import RoundSum
 
 RUN = "ab" * 16

@@ -15,17 +15,20 @@ from edge_client.owner.floor import (
     FloorError,
     PlanBelowFloorError,
     check_data,
+    check_helper,
     check_plan,
     read_floor,
-    write_starting_floor,
 )
+from edge_client.owner.starting_floor import write_starting_floor
 from models.plan.plan import Plan, PlanKind, TrainingSettings, VocabularySettings
 from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.model import GruLmSettings, ModelSettings, schema_of
 from models.settings.personalisation import DittoSettings, GlobalSettings, PFedHnSettings
+from models.settings.weighing import EqualWeights
 from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise
 from privacy.noise.evaluation_settings import EvaluationNoise
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.settings import NoNoise, PaperNoise, PrivacySettings
 
 FLOOR = Floor(
@@ -61,6 +64,8 @@ def plan(**changes: Any) -> Plan:
         quorum=10,
         seed=1,
     )
+    if isinstance(changes.get("privacy"), MaskedNoise):
+        changes["weighing"] = EqualWeights()
     return msgspec.structs.replace(at_floor, **changes)
 
 
@@ -202,6 +207,19 @@ def local(**changes: Any) -> LocalNoise:
     return LocalNoise(**{**terms, **changes})
 
 
+def masked(**changes: Any) -> MaskedNoise:
+    terms = {
+        "clipping_norm": 1.0,
+        "noise_multiplier": 1.0,
+        "delta": 1e-5,
+        "epsilon_budget": 8.0,
+        "coordinator_epsilon_budget": 8.0,
+        "adjacency": "zero-out",
+        "honest_share": 0.5,
+    }
+    return MaskedNoise(**{**terms, **changes})
+
+
 def started(folder: Path) -> Floor:
     write_starting_floor(folder / "floor.toml")
     return read_floor(folder / "floor.toml")
@@ -218,6 +236,14 @@ def started(folder: Path) -> Floor:
         (local(delta=0.5), "floor_delta"),
         (local(delta=1.1e-3), "floor_delta"),
         (local(clipping_norm=1e9), "floor_clipping_norm"),
+        (masked(epsilon_budget=10.01), "floor_epsilon"),
+        # Against the coordinator, too, which sees every attempt.
+        (masked(coordinator_epsilon_budget=10.01), "floor_epsilon"),
+        (masked(noise_multiplier=0.29), "floor_noise_multiplier"),
+        (masked(delta=1.1e-3), "floor_delta"),
+        (masked(clipping_norm=1e9), "floor_clipping_norm"),
+        # Ten devices in six groups: a sum of one.
+        (masked(groups=6), "floor_cohort"),
         (NoNoise(), "floor_mode"),
     ],
 )
@@ -240,6 +266,78 @@ def test_the_noise_of_a_device_itself_keeps_the_budget_under_every_floor() -> No
         check_plan(plan(privacy=local(noise_multiplier=enough / 2, epsilon_budget=0.9)), floor)
 
     assert refused.value.code == "floor_noise_multiplier"
+
+
+def test_one_sum_keeps_the_budget_against_the_coordinator_under_every_floor() -> None:
+    # As for "local" above: z = sqrt(2 ln(1.25/δ)) / ε suffices for ε < 1.
+    floor = msgspec.structs.replace(FLOOR, modes=frozenset({"masked"}))
+    enough = math.sqrt(2 * math.log(1.25 / 1e-5)) / 0.9
+    budgets = {"epsilon_budget": 8.0, "coordinator_epsilon_budget": 0.9}
+
+    check_plan(plan(privacy=masked(noise_multiplier=enough, **budgets)), floor)
+    with pytest.raises(PlanBelowFloorError, match="no honest plan") as refused:
+        check_plan(plan(privacy=masked(noise_multiplier=enough / 2, **budgets)), floor)
+
+    assert refused.value.code == "floor_noise_multiplier"
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_accepted"),
+    [
+        ({}, True),
+        ({"privacy": masked(groups=2)}, False),
+        ({"quorum": 9}, False),
+        ({"quorum": None}, False),
+        ({"cohort_size": 20, "quorum": 20, "privacy": masked(groups=2)}, True),
+    ],
+)
+def test_no_sum_under_masks_has_fewer_devices_than_the_floor_says(
+    changes: dict[str, Any], *, is_accepted: bool
+) -> None:
+    floor = msgspec.structs.replace(FLOOR, modes=frozenset({"masked"}))
+    asked = plan(**{"privacy": masked(), **changes})
+
+    if is_accepted:
+        check_plan(asked, floor)
+        return
+    with pytest.raises(PlanBelowFloorError, match="must be >= 10 for this device") as refused:
+        check_plan(asked, floor)
+    assert refused.value.code == "floor_cohort"
+
+
+def test_a_device_that_wants_masks_sends_nothing_else() -> None:
+    modes = frozenset({"masked", "central"})
+    floor = msgspec.structs.replace(FLOOR, modes=modes, sums="masked")
+    noised = EvaluationNoise(token_cap=100, loss_cap=10.0, noise_multiplier=1.0)
+
+    check_plan(plan(privacy=masked()), floor)
+    stays = plan(
+        kind="fit_personal",
+        privacy=masked(),
+        embedding_fit=EmbeddingFitSettings(),
+        personalisation=DittoSettings(),
+    )
+    check_plan(stays, floor)
+    for asked, code in (
+        (plan(privacy=central(noise_multiplier=1.0)), "floor_sums"),
+        # Counts of one device, which the coordinator would see before it noises them.
+        (plan(privacy=masked(), kind="evaluate", evaluation_noise=noised), "floor_mode"),
+    ):
+        with pytest.raises(PlanBelowFloorError) as refused:
+            check_plan(asked, floor)
+        assert refused.value.code == code
+
+
+def test_only_a_helper_that_the_owner_pinned_may_hold_the_masks(tmp_path: Path) -> None:
+    pinned, other = "ab" * 32, "cd" * 32
+    write_starting_floor(tmp_path / "floor.toml", helper=pinned)
+    helpers = read_floor(tmp_path / "floor.toml").helpers
+
+    check_helper(pinned, helpers)
+    for asked, allowed in ((other, helpers), (None, helpers), (pinned, None)):
+        with pytest.raises(PlanBelowFloorError, match="can add it to helpers") as refused:
+            check_helper(asked, allowed)
+        assert refused.value.code == "floor_helper"
 
 
 @pytest.mark.parametrize("name", ["mode central", "mode local", "noise on sums"])
@@ -341,7 +439,7 @@ def test_the_starting_floor_is_owner_only_usable_and_never_overwrites(tmp_path: 
     write_starting_floor(path)
 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert read_floor(path).modes == {"central", "ftrl", "local"}
+    assert read_floor(path).modes == {"central", "ftrl", "local", "masked"}
     raised = path.read_text().replace("least_cohort = 2", "least_cohort = 50")
     path.write_text(raised)
     write_starting_floor(path)
@@ -353,7 +451,8 @@ def test_a_floor_below_every_guarantee_is_written_only_when_asked_for(tmp_path: 
 
     write_starting_floor(path, accepts_no_guarantee=True)
 
-    assert read_floor(path).modes == {"central", "ftrl", "local", "none", "paper", "paper-server"}
+    without = {"none", "paper", "paper-server"}
+    assert read_floor(path).modes == {"central", "ftrl", "local", "masked"} | without
 
 
 @pytest.mark.parametrize(
@@ -376,6 +475,8 @@ def test_a_floor_below_every_guarantee_is_written_only_when_asked_for(tmp_path: 
         ("largest_delta = 1e-3", "largest_delta = 1.0", "largest_delta"),
         ("kinds = [", "kinds = 1 # [", "kinds"),
         ("least_cohort = 2", "least_cohort = ", "line"),
+        ('# helpers = ["..."]', 'helpers = ["..."]', "helpers must have 64 lower-case hex digits"),
+        ('# sums = "masked"', 'sums = "plain"', "sums"),
         ("# bytes_a_day = 200_000_000", "bytes_a_day = -1", "bytes_a_day must be >= 0"),
         ('# data_folders = ["/home/me/texts"]', 'data_folders = ["texts"]', "absolute"),
         ("# [example_privacy]", "[example_privacy]\nepsilon = 8.0", "delta"),

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from edge_client.owner.floor import ExampleBudget, read_floor, write_starting_floor
+from edge_client.owner.floor import ExampleBudget, read_floor
 from edge_client.owner.floor_in_words import floor_in_words
+from edge_client.owner.starting_floor import write_starting_floor
 
 
 def said(folder: Path, **changes: Any) -> tuple[str, str]:
@@ -22,6 +23,7 @@ UNBOUNDED: dict[str, Any] = {
     "largest_epsilon": None,
     "largest_delta": None,
 }
+HELPERS = frozenset({"ab" * 32})
 EXAMPLES = ExampleBudget(epsilon=8.0, delta=1e-5)
 
 
@@ -59,6 +61,24 @@ EXAMPLES = ExampleBudget(epsilon=8.0, delta=1e-5)
             "Each sentence is hidden",
             "it says how often this device is asked",
         ),
+        # The mode alone is not enough: without a helper no plan of it is accepted.
+        ({"modes": frozenset({"masked"})}, "accepts no plan at all", "Nothing is left"),
+        (
+            {"modes": frozenset({"local", "masked"}), "helpers": HELPERS, "least_cohort": 20},
+            f"noised sums of at least 20 devices, with {PROMISED} against it as against readers",
+            "both together could see this device's update behind that share alone",
+        ),
+        (
+            {"sums": "masked", "helpers": HELPERS},
+            "The coordinator opens no update of this device",
+            "the helper's word that it keeps the masks from the coordinator",
+        ),
+        (
+            {"sums": "masked", "helpers": HELPERS},
+            "The coordinator opens no update of this device",
+            "the coordinator's that they are other people's, for it enrols them",
+        ),
+        ({"helpers": HELPERS}, PROMISED, 'this noise is added in modes "central" and "ftrl"'),
         (UNBOUNDED, "an epsilon and a delta of any size", "the coordinator's word"),
     ],
 )

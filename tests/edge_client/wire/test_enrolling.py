@@ -6,13 +6,15 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import edge_client.wire.coordinator_keys as coordinator_keys_module
 import edge_client.wire.enrolling as enrolling_module
 from edge_client.folder.layout import DeviceFolder, DeviceFolderError, Enrolment
-from edge_client.wire.enrolling import enrol_device
+from edge_client.wire.enrolling import enrol_device, renew_certificates
 from edge_client.wire.refusal import RefusedError, UnreachableError
+from edge_client.wire.transport import Transport
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import CertificateError, KeyUse
 from privacy.identities.chains import split_chain
@@ -38,6 +40,7 @@ class Coordinator:
         name: Whom the invites are for.
         now: Seconds since 1970 UTC, by the clocks of both ends.
         days: Life of the certificates that it gives.
+        certified_name: In which name it certifies; empty for ``name``.
         former: What it shows about authorities before its own, DER.
     """
 
@@ -48,6 +51,7 @@ class Coordinator:
     name: str = "device-0001"
     now: float = field(default_factory=time.time)
     days: float = 90.0
+    certified_name: str = ""
 
     former: list[bytes] = field(default_factory=list)
 
@@ -63,7 +67,11 @@ class Coordinator:
             raise failure
         asked = SigningRequests(requests.tls, requests.wrapping, requests.signing)
         given = self.authority.issue_all(
-            asked, name=self.name, role="device", days=self.days, now=self.now
+            asked,
+            name=self.certified_name or self.name,
+            role="device",
+            days=self.days,
+            now=self.now,
         )
         own = self.identity.certificates
         return wire.EnrolResponse(
@@ -109,6 +117,23 @@ def enrolled(folder: DeviceFolder, coordinator: Coordinator, *, port: int = 7441
     return asyncio.run(enrol_device(folder, invite, now=coordinator.now))
 
 
+async def renewed(folder: DeviceFolder, coordinator: Coordinator) -> None:
+    """Renew with a transport that asks this coordinator."""
+
+    class Renewing(Transport):
+        def __init__(self) -> None:  # No channel: nothing here speaks gRPC.
+            pass
+
+        async def renew(self, requests: wire.SigningRequests) -> wire.RenewCertificatesResponse:
+            given = await coordinator.enrol("", b"", b"", requests)
+            return wire.RenewCertificatesResponse(
+                device=given.device, coordinator=given.coordinator
+            )
+
+    ca = coordinator.authority.certificate
+    await renew_certificates(folder, ca, Renewing(), now=coordinator.now)
+
+
 def crash(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
@@ -124,6 +149,19 @@ def test_a_device_keeps_its_own_keys_and_the_coordinators(
     assert (enrolment.client_name, enrolment.device_address) == ("device-0001", "localhost:7441")
     assert Identity.load(folder.identity).name == "device-0001"
     assert folder.coordinator().signing == coordinator.identity.certificates.signing
+
+
+def test_a_device_keeps_the_helper_that_its_invite_names(
+    tmp_path: Path, coordinator: Coordinator
+) -> None:
+    folder = DeviceFolder(tmp_path / "device")
+    invite = msgspec.structs.replace(
+        invite_of(coordinator.authority.certificate), helper_certificate=b"the helper's"
+    )
+
+    asyncio.run(enrol_device(folder, invite, now=coordinator.now))
+
+    assert folder.enrolment().helper_certificate == b"the helper's"
 
 
 def test_a_device_that_was_away_while_the_authority_was_replaced_enrols_again_in_its_folder(
@@ -173,6 +211,25 @@ def test_a_lost_answer_is_asked_for_again_with_the_same_keys(
         for request in coordinator.asked
     }
     assert (len(coordinator.asked), len(keys)) == (2, 1)
+
+
+def test_certificates_in_another_name_are_not_kept(
+    tmp_path: Path, coordinator: Coordinator
+) -> None:
+    folder = DeviceFolder(tmp_path / "device")
+    coordinator.certified_name = "device-0002"
+    with pytest.raises(CertificateError, match="name of device-0001, got device-0002"):
+        enrolled(folder, coordinator)
+    coordinator.certified_name = ""
+    enrolled(folder, coordinator)
+
+    # A device with two names would be two to the helper, in two sums of one attempt.
+    coordinator.certified_name = "device-0002"
+    before = Identity.load(folder.identity).certificates
+    with pytest.raises(CertificateError, match="got device-0002"):
+        asyncio.run(renewed(folder, coordinator))
+
+    assert Identity.load(folder.identity).certificates == before
 
 
 @pytest.mark.slow

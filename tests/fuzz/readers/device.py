@@ -18,12 +18,13 @@ from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, DeviceFolde
 from edge_client.folder.outbox import KeptUpdate, Outbox
 from edge_client.jobs.job import Job, Trained, decode_job, decode_outcome, encode
 from edge_client.owner.example_ledger import ExampleLedgerError, ExampleSpending, read_spending
-from edge_client.owner.floor import FloorError, read_floor, write_starting_floor
+from edge_client.owner.floor import FloorError, read_floor
 from edge_client.owner.settings import (
     STARTING_SETTINGS,
     ClientSettingsError,
     read_client_settings,
 )
+from edge_client.owner.starting_floor import write_starting_floor
 from edge_client.owner.traffic import Day, Traffic
 from edge_client.owner.typed_text import LocalText, TextSettings
 from edge_client.personalisation.state import (

@@ -1,6 +1,7 @@
 """Readers of models: plans, releases, parameters, updates and published parts."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,9 @@ import numpy as np
 from models.compression.entropy import squeeze, unsqueeze
 from models.compression.release_delta import decode_delta, encode_delta
 from models.compression.update_format import update_format
-from models.plan.plan import PlanError, decode_plan, plan_schema, upload_schema
+from models.masked.layout import masked_layout
+from models.masked.payload import encode_payload, split_payload
+from models.plan.plan import Plan, PlanError, decode_plan, plan_schema, upload_schema
 from models.plan.published_part import (
     PublishedPartError,
     PublishedRecord,
@@ -20,10 +23,14 @@ from models.plan.release_record import ReleaseError, ReleaseRecord, decode_relea
 from models.plan.signed_plan import SignedPlan, SignedPlanError, sign_plan
 from models.settings.compression import CompressionSettings
 from models.settings.model import schema_of
+from models.settings.weighing import EqualWeights
 from models.text.vocabulary import Vocabulary, VocabularyError, decode_vocabulary
 from models.vector.archives import ArraysError, read_arrays
 from models.vector.codec import CodecError, decode, encode
 from models.vector.tensor_file import TensorFileError, decode_tensors, encode_tensors
+from privacy.masking.keystream import SEED_BYTES
+from privacy.noise.masked_settings import MaskedNoise
+from privacy.sealing.envelope import sealed_bytes
 from tests.edge_client.training_plan import MODEL, make_plan
 from tests.fuzz.parties import RUN, parties
 from tests.fuzz.saved import saved_arrays
@@ -67,7 +74,7 @@ def targets() -> Iterator[Target]:
 
 def _plans() -> Iterator[Target]:
     plans = [plan.encode() for plan in honest_plans()]
-    plans.append(make_plan().encode())
+    plans += [make_plan().encode(), _masked_plan().encode()]
     yield Target("models/plan", (PlanError,), of_bytes(_plan, *plans), ("json", "plan"))
     yield Target("models/signed-plan", (SignedPlanError,), _signed_plans, ("json",))
     record = ReleaseRecord(
@@ -92,6 +99,14 @@ def _updates() -> Iterator[Target]:
         form = update_format(msgspec.structs.replace(make_plan(), compression=settings), 1)
         payload = bytes(form.encode(_UPDATE, seed=1))
         yield Target(f"models/update-{name}", (CodecError,), of_bytes(form.decode, payload))
+    layout = masked_layout(_masked_plan())
+    sealed = bytes(sealed_bytes(SEED_BYTES))
+    masked = bytes(encode_payload(layout, bytes(layout.packed_bytes), sealed))
+    yield Target(
+        "models/update-masked",
+        (CodecError,),
+        of_bytes(lambda content: split_payload(layout, content), masked),
+    )
     moved = [encode_delta(_SCHEMA, None, _UPDATE, step) for step in (None, 2.0**-10)]
     yield Target(
         "models/release-delta",
@@ -107,11 +122,30 @@ def _updates() -> Iterator[Target]:
     )
 
 
+def _masked_plan() -> Plan:
+    privacy = MaskedNoise(
+        clipping_norm=1.0,
+        noise_multiplier=1.0,
+        delta=1e-5,
+        epsilon_budget=8.0,
+        coordinator_epsilon_budget=8.0,
+        adjacency="zero-out",
+        honest_share=1.0,
+    )
+    return msgspec.structs.replace(
+        make_plan(), privacy=privacy, weighing=EqualWeights(), cohort_size=2, quorum=2
+    )
+
+
 def _plan(content: bytes) -> None:
     plan = decode_plan(content)
     # A device builds these next, of whatever plan it could read.
     plan_schema(plan)
     upload_schema(plan)
+    if isinstance(plan.privacy, MaskedNoise):
+        # Its refusal of a grid that no width holds is that of a plan that cannot be used.
+        with suppress(ValueError):
+            masked_layout(plan)
 
 
 def _signed_plans(_folder: Path) -> Prepared:

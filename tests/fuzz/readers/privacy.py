@@ -10,6 +10,7 @@ from privacy.accounting.events import (
     BufferedRelease,
     EventError,
     LocalRelease,
+    MaskedAttempt,
     canonical_bytes,
     read_event,
 )
@@ -59,6 +60,9 @@ def targets() -> Iterator[Target]:
     yield from _identities()
     yield from _sealing()
     local = canonical_bytes(LocalRelease(noise_multiplier=2.0))
+    masked = canonical_bytes(
+        MaskedAttempt(noise_multiplier=2.0, adjacency="zero-out", honest_contributors=7)
+    )
     buffered = canonical_bytes(
         BufferedRelease(
             noise_multiplier=4.0,
@@ -69,7 +73,8 @@ def targets() -> Iterator[Target]:
             buffer_scales=(0.1, 0.3),
         )
     )
-    yield Target("privacy/event", (EventError,), of_bytes(read_event, local, buffered), ("json",))
+    events = of_bytes(read_event, local, masked, buffered)
+    yield Target("privacy/event", (EventError,), events, ("json",))
     yield Target("privacy/ledger", (LedgerError,), _ledgers, ("json", "sqlite"))
     scores = b"canary,score,included\na,1.5,1\nb,-2e3,0\n"
     yield Target("privacy/scores", (AuditError,), of_file(read_scores, scores), ("text",))

@@ -13,6 +13,7 @@ from privacy.example_level.settings import ExamplePrivacySettings
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise
 from privacy.noise.settings import NoNoise, PrivacySettings
 from tests.edge_client.training_plan import make_plan
+from tests.masked_scene import masked_plan
 
 GUARANTEE: dict[str, Any] = {
     "clipping_norm": 1.0,
@@ -106,3 +107,12 @@ def test_what_no_honest_plan_asks_is_refused_by_name(plan: Plan, said: str) -> N
 )
 def test_other_plans_are_accepted_as_they_are(plan: Plan) -> None:
     check_hiding(plan)
+
+
+def test_the_coordinator_is_an_onlooker_of_masked_sums() -> None:
+    assert hides_from_coordinator(masked_plan())
+
+
+def test_a_masked_plan_asks_for_no_counts() -> None:
+    with pytest.raises(PlanError, match='kind "evaluate" must not be asked'):
+        check_hiding(msgspec.structs.replace(masked_plan(), kind="evaluate"))

@@ -12,9 +12,14 @@ from models.plan.plan import (
     VocabularySettings,
     decode_plan,
 )
+from models.settings.compression import CompressionSettings
+from models.settings.hypernetwork import HypernetworkSettings
 from models.settings.model import GruLmSettings, TransformerLmSettings, schema_of
+from models.settings.personalisation import FedTpSettings
+from models.settings.weighing import EqualWeights
 from privacy.noise.evaluation_settings import EvaluationNoise
 from privacy.noise.settings import NoNoise, PaperNoise
+from tests.masked_scene import masked_plan
 
 MODEL = GruLmSettings(vocabulary_size=5, hidden_size=2)
 PLAN = Plan(
@@ -167,3 +172,34 @@ def test_noise_of_counts_belongs_to_an_evaluation() -> None:
 def test_a_digest_is_lower_case_hex_of_its_length_and_nothing_else(path: str, digest: str) -> None:
     with pytest.raises(PlanError, match=r"must be (64|32) lower-case hex digits"):
         decode_plan(changed(path, digest))
+
+
+def test_a_masked_plan_says_how_devices_weigh_and_no_other_does() -> None:
+    for plan, weighing in ((PLAN, EqualWeights()), (masked_plan(), msgspec.UNSET)):
+        with pytest.raises(ValueError, match="weighing belongs to privacy"):
+            msgspec.structs.replace(plan, weighing=weighing)
+
+
+def test_a_masked_plan_arrives_as_it_was_sent() -> None:
+    assert decode_plan(masked_plan().encode()) == masked_plan()
+
+
+def test_a_plan_of_another_mode_is_written_as_before_there_were_masks() -> None:
+    assert b"weighing" not in PLAN.encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"compression": CompressionSettings(uplink="int8")}, "compression may say no more"),
+        (
+            {"personalisation": FedTpSettings(hypernetwork=HypernetworkSettings())},
+            "teaches its hypernetwork",
+        ),
+    ],
+)
+def test_a_masked_plan_that_cannot_be_followed_is_refused(
+    change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        msgspec.structs.replace(masked_plan(), **change)

@@ -16,6 +16,8 @@ from privacy.accounting.events import (
     EventError,
     GaussianRelease,
     LocalRelease,
+    MaskedAttempt,
+    MaskedRelease,
     PrivacyEvent,
     SecretCoinFlips,
     TreeRelease,
@@ -44,6 +46,8 @@ EVENTS: list[PrivacyEvent] = [
         buffer_scales=(0.134896143, 1e-9),
     ),
     LocalRelease(noise_multiplier=2.0),
+    MaskedAttempt(noise_multiplier=1.0, adjacency="zero-out", honest_contributors=70),
+    MaskedRelease(noise_multiplier=1.0, adjacency="replace-one", honest_contributors=1),
     EvaluationRelease(noise_multiplier=9.0, adjacency="replace-one", sampling=None),
     UnprotectedRelease(mode="paper"),
 ]

@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy.special import log_ndtr
 
-from privacy.accounting.one_gaussian import gaussian_delta
+from privacy.accounting.one_gaussian import gaussian_delta, gaussian_epsilon
 
 
 @pytest.mark.parametrize("z", [0.05, 0.3, 1.0, 5.0, 50.0])
@@ -23,3 +23,11 @@ def test_delta_is_that_of_the_analytic_gaussian_mechanism(z: float, epsilon: flo
 )
 def test_no_size_overflows(z: float, epsilon: float, delta: float) -> None:
     assert gaussian_delta(z, epsilon) == pytest.approx(delta)
+
+
+@pytest.mark.parametrize("z", [0.01, 0.3, 1.0, 20.0])
+def test_epsilon_is_the_least_that_has_the_delta(z: float) -> None:
+    epsilon = gaussian_epsilon(z, 1e-5)
+
+    assert gaussian_delta(z, epsilon) == pytest.approx(1e-5, rel=1e-3)
+    assert gaussian_delta(z, epsilon) <= 1e-5 < gaussian_delta(z, 0.999 * epsilon)

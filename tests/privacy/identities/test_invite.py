@@ -33,6 +33,12 @@ def test_an_invite_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_invite(tmp_path / "invite.json") == invite()
 
 
+def test_an_invite_without_a_helper_has_no_key_that_earlier_devices_do_not_know() -> None:
+    assert b"helper" not in invite().encode()
+    assert invite().helper is None
+    assert invite(helper_certificate=b"a certificate").helper == b"a certificate"
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [

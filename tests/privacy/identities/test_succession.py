@@ -69,3 +69,17 @@ def test_nothing_else_leads_anywhere(
 
     with pytest.raises(CertificateError, match="nor of one that it names as its successor"):
         successor_of(first.certificate, shown, now=now)
+
+
+def test_the_former_roots_are_given_without_the_one_that_counts(
+    tmp_path: Path, authorities: list[CertificateAuthority]
+) -> None:
+    first, second, third = authorities
+    write_former(tmp_path / "second", tmp_path / "first", first, second.certificate)
+    write_former(tmp_path / "third", tmp_path / "second", second, third.certificate)
+
+    assert read_former(tmp_path / "first").root_certificates == ()
+    assert read_former(tmp_path / "third").root_certificates == (
+        second.certificate,
+        first.certificate,
+    )

@@ -50,6 +50,9 @@ delta = 1e-5
 """
 ROOMY = CENTRAL.replace("8.0", "100.0")
 ONE = EvaluationRelease(noise_multiplier=3.0, adjacency="zero-out", sampling=None)
+MASKED = CENTRAL.replace('"central"', '"masked"') + (
+    "coordinator_epsilon_budget = 8.0\nhonest_share = 1.0\n"
+)
 
 
 @pytest.fixture
@@ -91,6 +94,7 @@ def evaluations(
     [
         (CENTRAL, DEVICES.replace("noise = ", "# "), "give evaluation.noise"),
         (LOCAL, DEVICES, "promises that the coordinator sees nobody's data"),
+        (MASKED, DEVICES, "promises that the coordinator sees nobody's data"),
         (CENTRAL, DEVICES + EXAMPLES, "promises that the coordinator sees no sentence"),
         (BARE, DEVICES + EXAMPLES, "promises that the coordinator sees no sentence"),
         (BARE, DEVICES, 'privacy.mode = "none" promises nothing: remove it'),
@@ -149,7 +153,9 @@ def test_a_run_costs_what_the_accountant_makes_of_rounds_and_evaluations(
             federation.evaluation, federation.rounds, federation.privacy, range(number, number + 1)
         )
         assert len(after) == (1 if number == 2 else 0)
-        assert gate.admit(number) == pytest.approx(epsilon_of([*spent, *after], 1e-3), rel=1e-9)
+        admitted = gate.admit(number)
+        assert admitted is not None
+        assert admitted.readers == pytest.approx(epsilon_of([*spent, *after], 1e-3), rel=1e-9)
         released(store, *spent[-1:])
     evaluations(store, federation).release(2, counted())
 
@@ -187,7 +193,9 @@ def test_a_round_that_fits_only_without_its_evaluation_is_not_begun(store: Store
     bare = RoundGate(
         config(CENTRAL.replace("8.0", str(budget))), store, RUN, published=lambda: None
     )
-    assert bare.admit(2) == pytest.approx(budget - 0.01)
+    admitted = bare.admit(2)
+    assert admitted is not None
+    assert admitted.readers == pytest.approx(budget - 0.01)
 
 
 def test_an_evaluation_that_would_pass_the_budget_is_not_released(store: Store) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, update
 
-from privacy.accounting.accountant import report
+from privacy.accounting.accountant import reports
 from privacy.accounting.events import LocalRelease
 from privacy.accounting.ledger_chain import LedgerError, verify_chain
 from privacy.accounting.ledger_file import LedgerFile, read_ledger
@@ -87,7 +87,7 @@ def test_what_the_coordinator_exports_is_accounted_for_without_it(
     events = verify_chain(entries, run=RUN)
     exported = tmp_path / "ledger.json"
     exported.write_text(
-        ledger_as_json(LedgerFile(RUN, entries), report(events, 1e-5) if promised else None)
+        ledger_as_json(LedgerFile(RUN, entries), reports(events, 1e-5) if promised else None)
     )
 
     status = main(["epsilon", "--ledger", str(exported), "--delta", "1e-5", "--run", RUN])

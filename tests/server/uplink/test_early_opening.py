@@ -11,7 +11,8 @@ from protos.refusals import RefusalCode
 from server.devices.refused_calls import RefusedError
 from server.downlink.attempt_in_hand import RoundInHand
 from server.uplink.intake_settings import intake_settings
-from server.uplink.sealed_updates import SealedUpdate, UpdateOpener
+from server.uplink.sealed_payloads import SealedUpdate
+from server.uplink.sealed_updates import UpdateOpener
 from tests.server.sealing import Parties, configure, make_parties, round_in_hand, send
 
 CONFIG = configure(privacy='mode = "none"\nclipping_norm = 1.0\n')

@@ -1,6 +1,7 @@
 import json
 import os
 import random
+import statistics
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +11,12 @@ import msgspec
 import pytest
 
 from privacy.auditing.scores import AuditError
+from server.config.plans import make_plan
+from server.releases.starting_model import starting_parameters
 from simulation.auditing.audit import AuditOptions, run_audit
 from simulation.auditing.coordinator import ClosingCoordinator
 from simulation.auditing.mechanism import slot_count_of
+from simulation.auditing.uploads import round_leakage
 from simulation.cli import main
 from simulation.config.simulation import SimulationConfig
 from simulation.population.population import TextPopulation
@@ -22,6 +26,11 @@ Configured = Callable[..., tuple[SimulationConfig, dict[str, object]]]
 CENTRAL = (
     'privacy={mode="central", clipping_norm=1.0, noise_multiplier=0.5, delta=1e-4, '
     'epsilon_budget=1000.0, adjacency="zero-out"}'
+)
+
+MASKED = (
+    'privacy={mode="masked", clipping_norm=1.0, noise_multiplier=0.001, delta=1e-4, '
+    'epsilon_budget=1e9, coordinator_epsilon_budget=1e9, honest_share=1.0, adjacency="zero-out"}'
 )
 
 
@@ -54,6 +63,21 @@ def test_what_a_round_gives_away_depends_on_who_looks(
     assert result.leakage.release.by_both < 0.75
     assert (result.canaries, result.secrets) == (None, None)
     assert "not audited" in result.verdict
+
+
+def test_under_its_mask_an_upload_gives_no_word_away(
+    configured: Configured, talkers: TextPopulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "urandom", random.Random(3).randbytes)
+    config, _ = configured(MASKED)
+    plan = make_plan(config, "0" * 32, vocabulary=talkers.vocabulary)
+    parameters = starting_parameters(config, plan)
+
+    found = [round_leakage(config, plan, talkers, parameters).upload for _ in range(20)]
+
+    # A blind guess at 12 of 48 words has an AUC of 0.5 +- 0.1, the mean of 60 +- 0.013. In the
+    # clear it is above 0.9.
+    assert statistics.fmean(one.by_both for one in found) == pytest.approx(0.5, abs=0.05)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from models.vector.schema import Schema, TensorSpec
 from privacy.auditing.scores import AuditError
 from privacy.noise.calibrated_settings import CentralNoise, LocalNoise, TreeNoise
 from privacy.noise.gaussian import CentralGaussian
+from privacy.noise.masked_settings import MaskedNoise
 from privacy.noise.mode import CalibratedRound
 from privacy.noise.settings import NoNoise, PaperServerNoise
 from server.aggregation.settings import AttentiveSettings, MeanSettings
@@ -25,6 +26,9 @@ from simulation.auditing.mechanism import (
     MechanismAudit,
     Subject,
     audit_mechanism,
+    claimed_against,
+    claimed_multiplier,
+    neighbours_of,
     rounds_needed,
     subject,
 )
@@ -259,6 +263,26 @@ def test_every_mode_with_a_guarantee_is_audited_as_what_it_claims(
     assert found.estimate.noise_multiplier == pytest.approx(0.5, rel=0.1)
     assert found.faults == []
     assert found.guarantee.startswith(f"{privacy.__struct_config__.tag}: ")
+    # A device's own noise is there for whoever sees its update.
+    of_coordinator = " and against the coordinator" if isinstance(privacy, LocalNoise) else ""
+    assert found.claimed_against == f"against readers of releases{of_coordinator}"
+
+
+def test_noise_under_masks_is_claimed_against_both_onlookers_at_one_multiplier() -> None:
+    masked = MaskedNoise(
+        clipping_norm=0.5,
+        noise_multiplier=0.5,
+        delta=1e-6,
+        epsilon_budget=8.0,
+        coordinator_epsilon_budget=8.0,
+        adjacency="replace-one",
+        honest_share=0.7,
+    )
+
+    assert claimed_multiplier(masked) == 0.5
+    assert neighbours_of(masked) == "replace-one"
+    assert claimed_against(masked) == "against readers of releases and against the coordinator"
+    assert claimed_against(NoNoise()) == "nobody"
 
 
 def test_a_mode_without_a_guarantee_claims_nothing() -> None:

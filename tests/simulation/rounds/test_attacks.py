@@ -11,6 +11,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from models.masked.layout import CHECK_COUNT, masked_layout
 from models.networks.registry import build_network, word_network
 from models.settings.model import GruLmSettings
 from models.tasks.image_classification import LabelledImages
@@ -22,9 +23,10 @@ from simulation.config.attack import AttackSettings, check_attack
 from simulation.config.simulation import SimulationConfig
 from simulation.figures.metrics import read_metrics
 from simulation.population.population import Population, PopulationError, TextPopulation
-from simulation.rounds.attacks import Attackers, backdoor_figures, unseen_deviations
+from simulation.rounds.attacks import Attackers, backdoor_figures, opened, unseen_deviations
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.workers.jobs import Trained
+from tests.masked_scene import masked_noise, masked_plan
 from tests.simulation.runs.test_runner import (
     RunKilledError,
     StopsAfter,
@@ -255,6 +257,66 @@ def test_more_attackers_than_the_rule_stands_are_told_before_the_run() -> None:
     check_attack(settings, "next_word", MedianSettings(), 10)
     # The mean claims nothing.
     check_attack(attack("sign-flip", fraction=0.9), "next_word", MeanSettings(), 10)
+
+
+def test_under_masks_the_rule_stands_bad_groups() -> None:
+    settings, masked = attack("sign-flip", fraction=0.2), masked_noise(groups=5)
+
+    # Two attackers of ten spoil two groups at most, four of twenty four.
+    check_attack(settings, "next_word", MedianSettings(), 10, privacy=masked)
+    with pytest.raises(ValueError, match='"median" stands 2 bad groups'):
+        check_attack(settings, "next_word", MedianSettings(), 20, privacy=masked)
+
+
+def test_whole_numbers_hold_no_nan() -> None:
+    with pytest.raises(ValueError, match='"nan" cannot be sent'):
+        check_attack(attack("nan"), "next_word", MedianSettings(), 10, privacy=masked_noise())
+
+
+@pytest.mark.parametrize("kind", ["sign-flip", "little-is-enough"])
+def test_under_masks_attackers_change_what_they_would_send_and_nothing_behind_it(
+    kind: str,
+) -> None:
+    layout = masked_layout(masked_plan(cohort_size=10))
+    count = layout.schema.element_count
+
+    def train_masked(cohort: Sequence[tuple[int, str]]) -> Iterator[Trained]:
+        for slot, name in cohort:
+            vector = torch.full((layout.element_count,), 100 + slot, dtype=torch.int32)
+            yield Trained(slot, name, vector.view(torch.float32), 7, 0.5, 1.0, 16)
+
+    more = {"boost": 3.0} if kind == "sign-flip" else {"deviations": 2.0}
+    attackers = Attackers(attack(kind, **more), NAMES, seed=1)
+    slots = [slot for slot, name in COHORT if name in attackers.names]
+    own = {
+        client.slot: opened(client.update, layout)
+        for client in train_masked(COHORT)
+        if client.update is not None
+    }
+    sent_vectors = {
+        client.slot: client.update.view(torch.int32)
+        for client in attackers.trained(
+            COHORT,
+            train_masked,
+            rehearse=train_masked,
+            round_number=1,
+            element_count=count,
+            server_step_size=1.0,
+            layout=layout,
+        )
+        if client.update is not None
+    }
+
+    # Three times the other way, or two deviations below the two colluders' mean.
+    first, second = (own[slot] for slot in slots)
+    lower = (first + second) / 2 - (first - second).abs()
+    for slot, vector in sent_vectors.items():
+        changed = -3 * own[slot] if kind == "sign-flip" else lower
+        expected = torch.cat([(changed if slot in slots else own[slot])[:count], own[slot][count:]])
+        # To half a step in each element of the rotation.
+        away = (opened(vector, layout) - expected).norm() / layout.grid.step
+        assert away <= math.sqrt(layout.noised_count) / 2 + 1e-3
+        assert vector[layout.noised_count :].tolist() == [100 + slot] * CHECK_COUNT
 
 
 SIX = ("rounds.cohort_size=6", "rounds.quorum=4", "rounds.cap=3")

@@ -16,7 +16,15 @@ from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from privacy.accounting.accountant import epsilon_of
 from privacy.accounting.budget import PrivacyBudget, rounds_left
-from privacy.accounting.events import BufferedRelease, GaussianRelease, LocalRelease, TreeRelease
+from privacy.accounting.events import (
+    BufferedRelease,
+    GaussianRelease,
+    LocalRelease,
+    MaskedAttempt,
+    MaskedRelease,
+    PrivacyEvent,
+    TreeRelease,
+)
 from privacy.accounting.tally import Tally
 from privacy.cli import main
 from privacy.noise.tree import DerivedKeys
@@ -389,42 +397,63 @@ LOCAL = {
     "epsilon_budget": 100.0,
 }
 SENT = LocalRelease(noise_multiplier=9.0)
+MASKED = CENTRAL | {
+    "mode": "masked",
+    "noise_multiplier": 9.0,
+    "coordinator_epsilon_budget": 100.0,
+    "honest_share": 1.0,
+}
+UNMASKED = MaskedAttempt(noise_multiplier=9.0, adjacency="zero-out", honest_contributors=3)
+WITH_ATTEMPTS = pytest.mark.parametrize(
+    ("privacy", "sent"), [(LOCAL, SENT), (MASKED, UNMASKED)], ids=["local", "masked"]
+)
 # Of six devices each stays away with a chance of 0.99, so no attempt has its quorum.
 AWAY = {"cap": 2, "cohort_size": 6, "quorum": 3, "deadline_s": 10.0, "retry_limit": 2}
 HARDLY_ANYBODY = {"dataset": "manual", "partition": "users", "absence_rate": 0.99}
 
 
 @pytest.mark.slow
+@WITH_ATTEMPTS
 def test_noise_of_each_devices_own_is_paid_for_with_every_attempt_and_once(
     guarded: Configured,
     population: Population,
     tmp_path: Path,
     opened: Callable[[Path], Store],
+    *,
     capsys: pytest.CaptureFixture[str],
+    privacy: dict[str, Any],
+    sent: PrivacyEvent,
 ) -> None:
-    config, tables = guarded(privacy=LOCAL, rounds=AWAY, data=HARDLY_ANYBODY)
+    config, tables = guarded(privacy=privacy, rounds=AWAY, data=HARDLY_ANYBODY)
     for _ in range(2):  # The second time as after a kill: the same attempts again.
         with pytest.raises(SimulationError, match="given up after 3 attempts"):
             run_simulation(config, tables, population, tmp_path, RunOptions())
 
     entries = ledger_entries(opened(tmp_path))
     assert [entry.round_number for entry in entries] == [1, 1, 1]
-    assert ledger_events(opened(tmp_path), run_of(tmp_path)) == [SENT] * 3
+    assert ledger_events(opened(tmp_path), run_of(tmp_path)) == [sent] * 3
     capsys.readouterr()
     assert main(["epsilon", "--ledger", str(tmp_path / "store.sqlite"), "--delta", "1e-3"]) == 0
-    assert f"epsilon {epsilon_of([SENT] * 3, 1e-3):.4g} " in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert f"epsilon {epsilon_of([sent] * 3, 1e-3):.4g} " in told
+    of_coordinator = epsilon_of([sent] * 3, 1e-3, "coordinator")
+    assert f"against the coordinator {of_coordinator:.4g}\n" in told
 
 
+@WITH_ATTEMPTS
 def test_a_run_stops_before_the_attempt_that_would_pass_its_budget(
     guarded: Configured,
     population: Population,
     tmp_path: Path,
     opened: Callable[[Path], Store],
+    *,
     capsys: pytest.CaptureFixture[str],
+    privacy: dict[str, Any],
+    sent: PrivacyEvent,
 ) -> None:
-    budget = epsilon_of([SENT] * 2, 1e-3) + 1e-3
-    privacy = LOCAL | {"epsilon_budget": budget}
-    config, tables = guarded(privacy=privacy, rounds=AWAY, data=HARDLY_ANYBODY)
+    budget = epsilon_of([sent] * 2, 1e-3, "coordinator") + 1e-3
+    name = "epsilon_budget" if privacy is LOCAL else "coordinator_epsilon_budget"
+    config, tables = guarded(privacy=privacy | {name: budget}, rounds=AWAY, data=HARDLY_ANYBODY)
 
     final = run_simulation(config, tables, population, tmp_path, RunOptions())
 
@@ -493,3 +522,27 @@ def figures_of_the_first_round(
         figures[f"{name} norm"] = result.update_norm
         figures[f"{name} loss"] = result.mean_loss
     return figures
+
+
+@pytest.mark.slow
+def test_a_masked_run_pays_for_attempts_and_releases_and_tells_both_figures(
+    guarded: Configured,
+    population: Population,
+    tmp_path: Path,
+    opened: Callable[[Path], Store],
+) -> None:
+    rounds = {"cap": 2, "cohort_size": 3, "quorum": 3, "deadline_s": 10.0}
+    config, tables = guarded(privacy=MASKED, rounds=rounds)
+    with pytest.raises(RunKilledError):
+        run_simulation(config, tables, population, tmp_path, RunOptions(reporter=StopsAfter(1)))
+    run_simulation(config, tables, population, tmp_path, RunOptions())
+
+    released = MaskedRelease(noise_multiplier=9.0, adjacency="zero-out", honest_contributors=3)
+    paid = ledger_events(opened(tmp_path), run_of(tmp_path))
+    assert paid == [UNMASKED, released] * 2
+    for count, row in enumerate(read_metrics(tmp_path), start=1):
+        assert row["epsilon"] == pytest.approx(epsilon_of([released] * count, 1e-3))
+        assert row["coordinator_epsilon"] == pytest.approx(row["epsilon"])
+    newest = read_release(tmp_path / "releases" / "latest").record
+    assert newest.ledger_sha256 == ledger_entries(opened(tmp_path))[-1].sha256.hex()
+    assert "from the coordinator" in newest.guarantee

@@ -6,14 +6,15 @@ import pytest
 from models.settings.model import schema_of
 from models.vector.schema import Schema
 from privacy.accounting.accountant import epsilon_of
-from privacy.accounting.events import GaussianRelease, SecretCoinFlips
+from privacy.accounting.events import GaussianRelease, MaskedRelease, SecretCoinFlips
 from privacy.accounting.slot_overflow import slot_count_for
 from privacy.accounting.toeplitz import buffered_sensitivity_squared
 from privacy.accounting.tree import epsilon_of_rho
 from simulation.config.simulation import config_from
-from simulation.tuning.candidate import Candidate, Deployment, promise_of, trial_tables
+from simulation.tuning.candidate import Candidate, Deployment, promise_of
+from simulation.tuning.trial import trial_tables
 
-DEPLOYMENT = Deployment(population_size=10_000, rounds=20, delta=1e-5)
+DEPLOYMENT = Deployment(population_size=10_000, rounds=20, delta=1e-5, honest_share=0.7)
 
 
 def make(**changed: Any) -> Candidate:
@@ -119,6 +120,52 @@ def test_correlated_noise_is_tried_and_promised_through_the_same_buffers(
     assert promise.epsilon == pytest.approx(epsilon_of_rho(squared / (2 * 2.0**2), 1e-5))
 
 
+def test_a_masked_promise_has_every_share_in_the_model_and_counts_the_honest_ones(
+    schema: Schema, tables: dict[str, Any]
+) -> None:
+    # Closing needs 0.8 of 500, and of these 400 seven in ten count: 280.
+    promise = promise_of(make(mode="masked"), DEPLOYMENT, schema)
+
+    event = MaskedRelease(noise_multiplier=2.0, adjacency="zero-out", honest_contributors=280)
+    assert promise.epsilon == promise.coordinator_epsilon
+    assert promise.epsilon == pytest.approx(epsilon_of([event] * 20, 1e-5))
+    # S = C sqrt(1.1), and 500 shares of which 280 together are z S; over 500 updates.
+    std = 2.0 * 3.0 * math.sqrt(1.1) * math.sqrt(500 / 280) / 500
+    assert promise.noise_std == pytest.approx(std, rel=1e-4)
+    trial = trial_tables(
+        tables,
+        make(mode="masked"),
+        promise,
+        deployment=DEPLOYMENT,
+        cohort_at_hand=10,
+        schema=schema,
+    )
+    # The same noise on the mean of ten, whose sums move as far.
+    assert (trial["privacy"]["mode"], trial["privacy"]["noise_on"]) == ("central", "sums")
+    here = trial["privacy"]["noise_multiplier"] * 3.0 * math.sqrt(1.1) / 10
+    assert here == pytest.approx(std, rel=1e-4)
+
+
+def test_only_devices_that_noise_their_own_promise_anything_against_the_coordinator(
+    schema: Schema,
+) -> None:
+    promised = {
+        mode: promise_of(make(mode=mode), DEPLOYMENT, schema).coordinator_epsilon
+        for mode in ("central", "ftrl", "local", "masked")
+    }
+
+    assert (promised["central"], promised["ftrl"]) == (None, None)
+    assert promised["local"] is not None
+    assert promised["masked"] is not None
+
+
+def test_a_masked_deployment_says_how_many_are_believed(schema: Schema) -> None:
+    unsaid = Deployment(population_size=10_000, rounds=20, delta=1e-5)
+
+    with pytest.raises(ValueError, match="honest_share must be given for mode masked"):
+        promise_of(make(mode="masked"), unsaid, schema)
+
+
 @pytest.mark.parametrize("mode", ["central", "ftrl"])
 def test_a_trial_of_sums_leaves_both_sums_the_relative_noise_of_the_deployments(
     mode: str, schema: Schema, tables: dict[str, Any]
@@ -145,7 +192,7 @@ def test_noise_on_sums_is_no_matter_for_devices_noise(schema: Schema) -> None:
 
 
 @pytest.mark.parametrize("noise_on", ["mean", "sums"])
-@pytest.mark.parametrize("mode", ["central", "local", "ftrl"])
+@pytest.mark.parametrize("mode", ["central", "local", "ftrl", "masked"])
 def test_every_mode_makes_a_configuration_that_can_be_read(
     mode: str, noise_on: str, schema: Schema, tables: dict[str, Any]
 ) -> None:

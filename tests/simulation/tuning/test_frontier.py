@@ -20,10 +20,16 @@ from simulation.tuning.frontier import (
 )
 from simulation.tuning.measuring import Measurement
 
-DEPLOYMENT = Deployment(population_size=10_000, rounds=20, delta=1e-5)
+DEPLOYMENT = Deployment(population_size=10_000, rounds=20, delta=1e-5, honest_share=0.7)
 
 
-def measured(epsilon: float, perplexity: float, *, mode: Mode = "central") -> Measurement:
+def measured(
+    epsilon: float,
+    perplexity: float,
+    *,
+    mode: Mode = "central",
+    coordinator_epsilon: float | None = None,
+) -> Measurement:
     candidate = Candidate(
         mode=mode,
         rule="attentive",
@@ -38,6 +44,7 @@ def measured(epsilon: float, perplexity: float, *, mode: Mode = "central") -> Me
         name=mode,
         rule="attentive",
         epsilon=epsilon,
+        coordinator_epsilon=coordinator_epsilon,
         slot_count=600,
         noise_std=0.01,
         perplexity=perplexity,
@@ -82,7 +89,7 @@ def test_the_settings_say_what_is_noised() -> None:
     assert tomllib.loads(text)["rounds"]["quorum"] == 250
 
 
-@pytest.mark.parametrize("mode", ["central", "local", "ftrl"])
+@pytest.mark.parametrize("mode", ["central", "local", "ftrl", "masked"])
 def test_the_settings_are_what_a_coordinator_reads(mode: Mode) -> None:
     text = fragment(measured(4, 120, mode=mode), DEPLOYMENT, target_epsilon=6)
 
@@ -104,6 +111,10 @@ def test_the_settings_are_what_a_coordinator_reads(mode: Mode) -> None:
         # A new federation gets the mechanism that leaves less noise in its model.
         assert privacy["mechanism"] == "blt"
         assert (privacy["buffer_decays"], privacy["buffer_scales"]) == design_buffers(20, 20, 1)
+    if mode == "masked":
+        assert (privacy["coordinator_epsilon_budget"], privacy["honest_share"]) == (6.0, 0.7)
+        # A round closes with four in five of its cohort.
+        assert (config.rounds.quorum, config.rounds.cohort_size) == (400, 500)
 
 
 def test_results_are_written_for_people_and_programs(tmp_path: Path) -> None:
@@ -157,6 +168,16 @@ def test_runs_without_noise_that_diverged_are_told_as_lost_and_not_drawn(tmp_pat
     assert "| 50.0 ± 1.0, 1 of 2 lost |" in table
     assert "| lost |" in table
     assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table_tells_each_onlookers_epsilon() -> None:
+    central, masked = measured(1, 200), measured(2, 150, mode="masked", coordinator_epsilon=2.0)
+
+    head, _, first, second = markdown([central, masked], DEPLOYMENT, note="").splitlines()[-4:]
+
+    assert head.startswith("| mode | rule | ε, readers | ε, coordinator |")
+    assert first.startswith("| central | attentive | 1 | ∞ |")
+    assert second.startswith("| masked | attentive | 2 | 2 |")
 
 
 def test_the_table_marks_the_frontier() -> None:
