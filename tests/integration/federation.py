@@ -10,6 +10,8 @@ from itertools import count, islice
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import pytest
+
 from server.config.federation import FederationConfig, parse_config, read_config
 from server.operating.founding import found, write_invites
 from server.records.folder import ServerFolder
@@ -17,6 +19,7 @@ from server.records.store import open_store
 from server.releases.publishing import ReleaseSummary, list_releases
 from tests.integration.device import Device, enrol
 from tests.integration.serving_process import start_serving
+from tests.key_pool import KeyPool
 
 SETTINGS = """
 seed = 1
@@ -194,7 +197,11 @@ def _found_quickly(root: Path, text: str) -> FederationConfig:
     config = parse_config(text, "the test's settings")
     template = _templates() / config.schema.sha256.hex()[:16]
     if not template.exists():
-        found(template, text, [])
+        with pytest.MonkeyPatch.context() as patched:
+            # A template outlives the turns of the pool: a later device must not get its keys.
+            keys = KeyPool(f"template-{template.name}")
+            patched.setattr("privacy.identities.party.make_rsa_key", keys.next_key)
+            found(template, text, [])
     shutil.copytree(template, root)
     (root / "federation.toml").write_text(text)
     return read_config(root / "federation.toml")
