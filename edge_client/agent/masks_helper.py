@@ -7,7 +7,6 @@ from edge_client.owner.floor import PlanBelowFloorError, check_helper
 from edge_client.owner.pinned_helper import read_helper
 from models.plan.plan import Plan
 from privacy.identities.certificates import CertificateError
-from privacy.noise.masked_settings import MaskedNoise
 from protos import federation_pb2 as wire
 
 
@@ -28,7 +27,7 @@ def accept_helper(
         PlanRefusedError: If the plan is masked and its lease names no helper, one that is not
             pinned, or one whose certificate cannot be used now.
     """
-    if plan.kind != "train" or not isinstance(plan.privacy, MaskedNoise):
+    if not plan.sends_masked:
         return
     try:
         if not lease.helper_certificate:

@@ -36,7 +36,6 @@ from privacy.identities.certificates import (
     check_certificate,
 )
 from privacy.identities.party import Identity
-from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import (
     NO_NONCE,
     Direction,
@@ -148,7 +147,7 @@ class SealedExchange:
             plan_sha256=plan_digest(job.plan),
             deadline_ms=job.deadline_ms,
         )
-        if self._plan.kind == "train" and isinstance(self._plan.privacy, MaskedNoise):
+        if self._plan.sends_masked:
             payload = self._masked(update, context)
         sealed = seal(
             encode(schema, update.numpy()) if payload is None else payload,

@@ -19,8 +19,7 @@ def below_masks(
     the device is none of the coordinator's.
     """
     privacy = plan.privacy
-    is_masked = isinstance(privacy, MaskedNoise) and plan.kind == "train"
-    if sums == "masked" and not is_masked and plan.kind != "fit_personal":
+    if sums == "masked" and not plan.sends_masked and plan.kind != "fit_personal":
         return "floor_sums", (
             "this device sends nothing but masked updates, of which the coordinator learns sums "
             f"alone; got a plan of kind {plan.kind} without masks; its owner can remove sums, in "

@@ -274,6 +274,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         check_growth(whole, self.growth)
         check_stage(self.model, self.growth, self.growth_stage)
 
+    @property
+    def sends_masked(self) -> bool:
+        """Return whether what it asks for travels under a mask; fits and counts have none."""
+        return self.kind == "train" and isinstance(self.privacy, MaskedNoise)
+
     def encode(self) -> bytes:
         """Return the plan as JSON bytes, equal for equal plans."""
         return msgspec.json.encode(self, order="deterministic")

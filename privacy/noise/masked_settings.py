@@ -77,8 +77,7 @@ class MaskedNoise(Calibrated, frozen=True, kw_only=True, tag="masked"):
 
     def honest_contributors(self, quorum: int) -> int:
         """Return how many of a sum's contributors are believed to add their noise, at least 1."""
-        # Rounded first: 0.07 * 100 is 7.000000000000001, and that is not eight devices.
-        return max(1, math.ceil(round(self.honest_share * self.least_contributors(quorum), 9)))
+        return share_of_devices(self.honest_share, self.least_contributors(quorum))
 
     @property
     def guarantee(self) -> str:
@@ -90,3 +89,9 @@ class MaskedNoise(Calibrated, frozen=True, kw_only=True, tag="masked"):
             f"{NEIGHBOURS[self.adjacency]}; noise of {self.noise_multiplier:g} times the "
             f"sensitivity if {self.honest_share:.0%} of the fewest contributors add theirs"
         )
+
+
+def share_of_devices(share: float, count: int) -> int:
+    """Return a share of so many devices, rounded up, at least 1."""
+    # Rounded first: 0.07 * 100 is 7.000000000000001, and that is not eight devices.
+    return max(1, math.ceil(round(share * count, 9)))

@@ -10,7 +10,6 @@ from models.plan.plan import Plan, upload_schema
 from models.plan.signed_plan import plan_digest
 from models.vector.base_digest import base_digest
 from privacy.identities.certificates import Certificates
-from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import Direction, MessageContext, sealed_bytes
 from protos import federation_pb2 as pb
 from protos.version import VERSION
@@ -64,7 +63,7 @@ class RoundInHand:
     @cached_property
     def _payload_sizes(self) -> tuple[int, int]:
         """Return the sizes of the smallest and of the largest payload of this round."""
-        if self.plan.kind == "train" and isinstance(self.plan.privacy, MaskedNoise):
+        if self.plan.sends_masked:
             size = masked_layout(self.plan).payload_bytes
             return size, size
         travels_as = update_format(self.plan, self.round_number)

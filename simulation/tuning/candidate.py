@@ -24,6 +24,7 @@ from privacy.accounting.events import (
 from privacy.accounting.slot_overflow import slot_count_for
 from privacy.accounting.tally import Tally
 from privacy.clipping.settings import ClippingSettings
+from privacy.noise.masked_settings import share_of_devices
 from server.aggregation.sensitivity import aggregate_sensitivity, summed_sensitivity
 from server.aggregation.settings import AggregationSettings, AttentiveSettings, MeanSettings
 
@@ -188,7 +189,7 @@ def participation(candidate: Candidate, deployment: Deployment) -> tuple[int, in
 
 def masked_quorum(candidate: Candidate) -> int:
     """Return with how few of a masked cohort its round may close."""
-    return max(1, math.ceil(round(_LEAST_OF_COHORT * candidate.cohort, 9)))
+    return share_of_devices(_LEAST_OF_COHORT, candidate.cohort)
 
 
 def honest_contributors(candidate: Candidate, deployment: Deployment) -> int:
@@ -201,8 +202,7 @@ def honest_contributors(candidate: Candidate, deployment: Deployment) -> int:
         raise ValueError(
             "honest_share must be given for mode masked: it decides privacy and has no default"
         )
-    # Rounded first: 0.07 * 100 is 7.000000000000001, and that is not eight devices.
-    return max(1, math.ceil(round(deployment.honest_share * masked_quorum(candidate), 9)))
+    return share_of_devices(deployment.honest_share, masked_quorum(candidate))
 
 
 def buffers(candidate: Candidate, deployment: Deployment) -> Buffers:
