@@ -35,8 +35,12 @@ class Work:
         self.fits = fits
         self.is_over = False
 
-    def order_for(self, client: str) -> pb.WorkOrder | None:
-        """Return what a connected device is to do; None means to wait."""
+    def order_for(self, client: str, held: bytes | None = None) -> pb.WorkOrder | None:
+        """Return what a connected device is to do; None means to wait, or to go on.
+
+        ``held`` is the nonce of the lease that it works on. An order for that very lease is not
+        made: every device is asked for each one that leaves.
+        """
         now = time.monotonic()
         if self.evaluation.in_hand is not None:
             return self.evaluation.work_for(client, now)
@@ -44,6 +48,8 @@ class Work:
             case LeaseGiven(lease) if (in_hand := self.intake.in_hand) is not None:
                 if self.fits is not None:
                     self.fits.end(client)
+                if lease.nonce == held:
+                    return None
                 return in_hand.work_order(lease, now)
             case ComeBack(reason=ComeBackReason.FINISHED) if self.is_over:
                 return self._fit_for(client, now) or come_back("finished", _FINISHED_RETRY_S)

@@ -13,8 +13,11 @@ class Dispatcher:
     """A dispatcher that gives every connected device the work there is for it, once."""
 
     def __init__(
-        self, work_for: Callable[[str], pb.WorkOrder | None], failpoints: Failpoints
+        self,
+        work_for: Callable[[str, bytes | None], pb.WorkOrder | None],
+        failpoints: Failpoints,
     ) -> None:
+        """Give what ``work_for`` has for a client that holds the lease of a nonce, or none."""
         self._work_for = work_for
         self._failpoints = failpoints
         self._sessions = Sessions()
@@ -78,7 +81,7 @@ class Dispatcher:
             session.refuse(RefusedError(RefusalCode.CERTIFICATE_REVOKED, f"{client} was revoked"))
 
     def _offer(self, session: Session) -> None:
-        order = self._work_for(session.client)
+        order = self._work_for(session.client, session.nonce)
         if order is None:
             return
         if not order.HasField("lease"):

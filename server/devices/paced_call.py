@@ -18,6 +18,9 @@ class PacedCall:
     """An asynchronous context around the work of one call, in the call's own task.
 
     Leaving it by its time or by ``end`` raises the refusal that the caller gets.
+
+    Attributes:
+        moved_at: When it began or last moved, by the event loop's clock.
     """
 
     def __init__(self, piece_s: float = PIECE_S) -> None:
@@ -26,11 +29,13 @@ class PacedCall:
         self._limit = asyncio.timeout(piece_s)
         self._refused = RefusedError(RefusalCode.TOO_SLOW, _TOO_SLOW)
         self._is_over = False
+        self.moved_at = 0.0
 
     def moved(self) -> None:
         """Begin the time for the next piece."""
         if not self._limit.expired() and not self._is_over:
-            self._limit.reschedule(asyncio.get_running_loop().time() + self._piece_s)
+            self.moved_at = asyncio.get_running_loop().time()
+            self._limit.reschedule(self.moved_at + self._piece_s)
 
     def end(self, refused: RefusedError) -> None:
         """End the call from outside: what it awaits is cancelled at once."""
@@ -40,6 +45,7 @@ class PacedCall:
 
     async def __aenter__(self) -> "PacedCall":
         await self._limit.__aenter__()
+        self.moved_at = asyncio.get_running_loop().time()
         return self
 
     async def __aexit__(

@@ -38,9 +38,12 @@ class Session:
             order = await self._orders.get()
             if isinstance(order, RefusedError):
                 raise order
+            is_last = order.HasField("retry_after")
             yield order
-            if order.HasField("retry_after"):
+            if is_last:
                 return
+            # A lease has the plan and three certificates: 20 KB that a resting stream need not hold.
+            del order
 
 
 class Sessions:

@@ -74,6 +74,8 @@ class FirstComeCohort:
         """Return the lowest slot that nobody holds, or None for a client that may not come now."""
         if self._allowed is not None and client not in self._allowed:
             return None
+        if len(taken) >= self._lease_count:
+            return None
         return next((slot for slot in range(self._lease_count) if slot not in taken), None)
 
 

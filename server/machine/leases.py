@@ -88,6 +88,8 @@ class LeaseBook:
         self.lose(client)
 
     def _claim_left(self, client: str, busy: Collection[str]) -> Lease | None:
+        if not self._lost:
+            return None
         left = self._left(busy)
         slot = self.cohort.slot_for(client, self._holders.keys() - left.keys())
         if slot is None:

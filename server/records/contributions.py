@@ -4,11 +4,12 @@ An update's file is on the disk before its row, and its row before the acknowled
 kept: a sealed update proves itself when it is opened.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, exists, not_, select, update
+from sqlalchemy import Connection, Row, and_, exists, not_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from server.machine.answers import Lease, Receipt
@@ -38,44 +39,64 @@ class StoredContribution:
     example_count: int | None
 
 
-def keep_contribution(
-    store: Store,
-    inbox: Inbox,
-    partial: Path,
-    lease: Lease,
-    *,
-    message_id: bytes,
-    signing_sha256: bytes,
-    example_count: int | None,
-    now: float,
-    failpoints: Failpoints = UNARMED,
-) -> None:
-    """Make a verified, complete upload at ``partial`` durable; after this it may be acknowledged.
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A verified, complete upload at ``partial``, which is to be kept under its lease.
 
     ``example_count``, in target tokens and capped by the plan, is None under a guarantee.
+    """
+
+    partial: Path
+    lease: Lease
+    message_id: bytes
+    signing_sha256: bytes
+    example_count: int | None
+
+
+def keep_contributions(
+    store: Store,
+    inbox: Inbox,
+    group: Sequence[Verified],
+    *,
+    now: float,
+    failpoints: Failpoints = UNARMED,
+) -> list[Exception | None]:
+    """Make uploads durable in one transaction; return for each None, or why it may not count.
+
+    After this those with None may be acknowledged. A ``ContributionError`` says that the attempt
+    ended, or that the client was revoked or contributed before; an ``OSError`` that its own file
+    could not be moved.
 
     Raises:
-        ContributionError: If the attempt ended, or the client was revoked or contributed before.
-        OSError: If the disk is full.
+        OSError: If the disk is full; none of them counts.
     """
-    size = partial.stat().st_size
-    blob = inbox.keep(partial, lease, message_id)
-    row = {
-        "nonce": lease.nonce,
-        "round_number": lease.round_number,
-        "attempt": lease.attempt,
-        "client": lease.client,
-        "slot": lease.slot,
-        "message_id": message_id,
-        "signing_sha256": signing_sha256,
-        "blob": blob,
-        "blob_bytes": size,
-        "example_count": example_count,
-        "committed_at": now,
-        "state": "committed",
+    sizes = [_size_bytes(verified.partial) for verified in group]
+    blobs = inbox.keep_all([(one.partial, one.lease, one.message_id) for one in group])
+    outcomes: list[Exception | None] = [
+        blob if isinstance(blob, Exception) else None for blob in blobs
+    ]
+    rows = {
+        place: _row(verified, blob, size, now)
+        for place, (verified, blob, size) in enumerate(zip(group, blobs, sizes, strict=True))
+        if isinstance(blob, str)
     }
-    _insert(store, row, lease)
-    failpoints.reach(Failpoint.COMMITTED)
+    with store.write() as connection:
+        for place, row in list(rows.items()):
+            outcomes[place] = _unfit(connection, row)
+            if outcomes[place] is not None:
+                del rows[place]
+        if not _inserted(connection, list(rows.values())):
+            # One of them has contributed before: each alone, so that the others count.
+            for place, row in rows.items():
+                if not _inserted(connection, [row]):
+                    outcomes[place] = ContributionError(
+                        f"{row['client']} or its slot has contributed to round "
+                        f"{row['round_number']} before"
+                    )
+    for outcome in outcomes:
+        if outcome is None:
+            failpoints.reach(Failpoint.COMMITTED)
+    return outcomes
 
 
 def contributions_of(store: Store, round_number: int, attempt: int) -> list[StoredContribution]:
@@ -126,25 +147,50 @@ def expire_contribution(store: Store, nonce: bytes, reason: str) -> None:
 
 
 # Any: a row's columns have the types of the table, here and below.
-def _insert(store: Store, row: dict[str, Any], lease: Lease) -> None:
-    attempt = and_(this_attempt(lease.round_number, lease.attempt), attempts.c.state == "open")
-    client: ColumnElement[bool] = and_(
-        clients.c.name == lease.client, clients.c.revoked_at.is_(None)
-    )
+def _row(verified: Verified, blob: str, blob_bytes: int, now: float) -> dict[str, Any]:
+    lease = verified.lease
+    return {
+        "nonce": lease.nonce,
+        "round_number": lease.round_number,
+        "attempt": lease.attempt,
+        "client": lease.client,
+        "slot": lease.slot,
+        "message_id": verified.message_id,
+        "signing_sha256": verified.signing_sha256,
+        "blob": blob,
+        "blob_bytes": blob_bytes,
+        "example_count": verified.example_count,
+        "committed_at": now,
+        "state": "committed",
+    }
+
+
+def _unfit(connection: Connection, row: dict[str, Any]) -> ContributionError | None:
+    """Return why an update may not count any more."""
+    attempt = and_(this_attempt(row["round_number"], row["attempt"]), attempts.c.state == "open")
+    client = and_(clients.c.name == row["client"], clients.c.revoked_at.is_(None))
+    is_open, is_enrolled = connection.execute(
+        select(exists().where(attempt), exists().where(client))
+    ).one()
+    if not is_open:
+        return ContributionError("the attempt has ended")
+    return None if is_enrolled else ContributionError(f"{row['client']} is not an enrolled client")
+
+
+def _inserted(connection: Connection, rows: list[dict[str, Any]]) -> bool:
+    """Insert all of them or, if one was there before, none."""
+    if not rows:
+        return True
     try:
-        with store.write() as connection:
-            is_open, is_enrolled = connection.execute(
-                select(exists().where(attempt), exists().where(client))
-            ).one()
-            if not is_open:
-                raise ContributionError("the attempt has ended")
-            if not is_enrolled:
-                raise ContributionError(f"{lease.client} is not an enrolled client")
-            connection.execute(contributions.insert().values(row))
+        with connection.begin_nested():
+            connection.execute(contributions.insert(), rows)
     except IntegrityError:
-        raise ContributionError(
-            f"{lease.client} or its slot has contributed to round {lease.round_number} before"
-        ) from None
+        return False
+    return True
+
+
+def _size_bytes(partial: Path) -> int:
+    return partial.stat().st_size if partial.exists() else 0
 
 
 def _stored(row: Row[Any]) -> StoredContribution:

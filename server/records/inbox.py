@@ -5,7 +5,7 @@ without a row was never acknowledged and is deleted at the next start.
 """
 
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from privacy.foundation.atomic_files import sync_file, sync_folder
@@ -37,17 +37,45 @@ class Inbox:
         Raises:
             OSError: If the disk is full; the upload stays where it was.
         """
-        attempt = _attempt_folder(lease.round_number, lease.attempt)
-        blob = f"{attempt}/{lease.slot:06d}-{lease.nonce.hex()}-{message_id.hex()}.sealed"
-        target = self._folder / blob
+        (blob,) = self.keep_all([(partial, lease, message_id)])
+        if isinstance(blob, OSError):
+            raise blob
+        return blob
+
+    def keep_all(self, uploads: Iterable[tuple[Path, Lease, bytes]]) -> list[str | OSError]:
+        """Move complete uploads to their places, durably, as files of their message's identifiers.
+
+        Returns:
+            Each one's name for the store, or what kept it where it was.
+
+        Raises:
+            OSError: If the folder cannot be flushed; none of them may count.
+        """
+        blobs: list[str | OSError] = []
+        folders: set[Path] = set()
+        for partial, lease, message_id in uploads:
+            attempt = _attempt_folder(lease.round_number, lease.attempt)
+            blob = f"{attempt}/{lease.slot:06d}-{lease.nonce.hex()}-{message_id.hex()}.sealed"
+            try:
+                folders.add(self._move(partial, self._folder / blob))
+            except OSError as error:
+                blobs.append(error)
+            else:
+                blobs.append(blob)
+        for folder in folders:
+            sync_folder(folder)
+        for blob in blobs:
+            if isinstance(blob, str):
+                self._failpoints.reach(Failpoint.BLOB_RENAMED)
+        return blobs
+
+    def _move(self, partial: Path, target: Path) -> Path:
         sync_file(partial)
         if not target.parent.exists():
             target.parent.mkdir(mode=0o700, exist_ok=True)
             sync_folder(self._folder)
         partial.replace(target)
-        sync_folder(target.parent)
-        self._failpoints.reach(Failpoint.BLOB_RENAMED)
-        return blob
+        return target.parent
 
     def clear(self, round_number: int, attempt: int) -> None:
         """Delete every sealed update of an attempt that ended."""

@@ -14,10 +14,13 @@ from server.config.federation import FederationConfig
 from server.coordinating.desk import DeviceDesk
 from server.devices.membership import Membership
 from server.devices.refused_calls import RefusedError, answering
+from server.devices.transfer_line import TransferLine
 from server.devices.upload_piece import UploadPiece
 from server.services.admission import check_device
 
 _PIECE_BYTES = 1 << 20
+MOST_LEAVING_BYTES = 16 << 20
+"""Bytes of models that may be on their way out of memory at a time."""
 # A renewal is three signatures and two flushed transactions; an honest device asks a few times a
 # year, and again when the answer was lost.
 _RENEWAL_EVERY_S = 60.0
@@ -41,6 +44,7 @@ class FederationService(pb_grpc.FederationServicer):
         self._membership = membership
         self._config = config
         self._vocabulary = vocabulary
+        self._leaving = TransferLine(MOST_LEAVING_BYTES)
         self._renewals = RateLimit(per_second=1 / _RENEWAL_EVERY_S, burst=_RENEWALS_AT_ONCE)
 
     async def CheckIn(  # noqa: N802 (the contract's name, here and below)
@@ -54,6 +58,7 @@ class FederationService(pb_grpc.FederationServicer):
             try:
                 async for order in session.orders():
                     yield order
+                    del order
             finally:
                 self._desk.leave(session)
 
@@ -64,9 +69,10 @@ class FederationService(pb_grpc.FederationServicer):
         """Stream a sealed part of the model to the holder of a lease, as encoded messages."""
         async with answering(context):
             client = await self._caller(context)
-            pieces = await self._desk.model_pieces(client, request)
-            for piece in pieces:
-                yield piece
+            async with self._leaving.turn(MOST_LEAVING_BYTES) as turn:
+                for piece in await self._desk.model_pieces(client, request):
+                    yield piece
+                    turn.moved()
 
     async def FetchVocabulary(  # noqa: N802
         self, request: pb.FetchVocabularyRequest, context: _Context

@@ -134,6 +134,8 @@ def _streaming(
                         # Written here and not yielded: a caller that does not read is let go.
                         async with PacedCall():
                             await context.write(answer)
+                        # The next may come in a day.
+                        del answer
 
     return call
 

@@ -20,19 +20,23 @@ from protos.refusals import RefusalCode
 from server.devices.membership import Membership
 from server.devices.paced_call import PacedCall
 from server.devices.refused_calls import RefusedError, shortage_refusal
+from server.devices.transfer_line import TransferLine
 from server.devices.upload_piece import UploadPiece
 from server.downlink.attempt_in_hand import RoundInHand
 from server.machine.answers import CommitBegun, Committed, Lease, Refused
 from server.machine.rounds import RoundMachine
-from server.records.contributions import ContributionError, find_receipt, keep_contribution
+from server.records.contributions import ContributionError, Verified, find_receipt
 from server.records.failpoints import Failpoint
 from server.releases.storage import Storage
 from server.uplink.early_opening import EarlyOpening
-from server.uplink.receiving import UploadDesk
+from server.uplink.group_commit import GroupCommit
+from server.uplink.receiving import LARGEST_CHUNK_BYTES, UploadDesk
 from server.uplink.sealed_payloads import PayloadOpener, SealedUpdate
 
 _LOG = logging.getLogger(__name__)
 _ID_BYTES = 16
+MOST_ARRIVING_BYTES = 32 << 20
+"""Bytes of updates that may be on their way into memory at a time."""
 
 COUNTED_AT_UPLOAD = frozenset(
     {
@@ -67,7 +71,7 @@ class Intake:
         self.in_hand: RoundInHand | None = None
         self.refusals: Counter[str] = Counter()
         self._machine = machine
-        self._store, self._inbox = storage.store, storage.inbox
+        self._store, self._group = storage.store, GroupCommit(storage)
         self._threads, self._failpoints = storage.threads, storage.failpoints
         self._uploads = uploads
         self._opener = opener
@@ -77,6 +81,7 @@ class Intake:
         self._uploading: dict[str, bytes] = {}
         self._running: dict[tuple[bytes, bytes], asyncio.Task[Committed]] = {}
         self._checking = asyncio.Semaphore(opener.open_at_once)
+        self._line = TransferLine(MOST_ARRIVING_BYTES)
 
     def lease_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
         """Return the caller's live lease and its round.
@@ -141,17 +146,20 @@ class Intake:
         Raises:
             RefusedError: If there is no such lease, or as ``UploadDesk.receive``.
         """
-        with self._counting():
-            async with PacedCall():
+        # Nothing is read before its turn: what a device sends meanwhile waits at its end.
+        in_hand = self.in_hand
+        most_bytes = LARGEST_CHUNK_BYTES if in_hand is None else in_hand.upload_bytes
+        async with self._line.turn(most_bytes) as turn:
+            with self._counting():
                 first = await anext(aiter(pieces), None)
-        if first is None:
-            # Not counted: most likely the connection broke, and nobody hears this.
-            raise RefusedError(RefusalCode.CHUNK_SIZE, "an upload must have at least one chunk")
-        with self._counting():
-            return await self._receive(client, first, pieces)
+            if first is None:
+                # Not counted: most likely the connection broke, and nobody hears this.
+                raise RefusedError(RefusalCode.CHUNK_SIZE, "an upload must have at least one chunk")
+            with self._counting():
+                return await self._receive(client, first, pieces, turn)
 
     async def _receive(
-        self, client: str, first: UploadPiece, pieces: AsyncIterator[UploadPiece]
+        self, client: str, first: UploadPiece, pieces: AsyncIterator[UploadPiece], turn: PacedCall
     ) -> int:
         lease, in_hand = self.lease_of(client, first.lease_nonce)
         arriving = await self._arriving(lease, in_hand, first.offset)
@@ -159,7 +167,7 @@ class Intake:
             return await self._uploads.receive(
                 lease.nonce,
                 first.offset,
-                self._data(client, first, pieces),
+                self._data(client, first, pieces, turn),
                 also=None if arriving is None else arriving.feed,
             )
         finally:
@@ -187,10 +195,12 @@ class Intake:
         )
 
     async def _data(
-        self, client: str, first: UploadPiece, rest: AsyncIterator[UploadPiece]
+        self, client: str, first: UploadPiece, rest: AsyncIterator[UploadPiece], turn: PacedCall
     ) -> AsyncIterator[BytesLike]:
+        turn.moved()
         yield first.data
         async for piece in rest:
+            turn.moved()
             self._failpoints.reach(Failpoint.MID_CHUNK)
             # Its place may have gone to another device since the first piece.
             self.lease_of(client, first.lease_nonce)
@@ -294,18 +304,8 @@ class Intake:
         signing_sha256, _ = await asyncio.gather(
             self._check(sealed), self._threads.run(lambda: sync_file(sealed.path))
         )
-        await self._threads.run(
-            lambda: keep_contribution(
-                self._store,
-                self._inbox,
-                sealed.path,
-                lease,
-                message_id=sealed.message_id,
-                signing_sha256=signing_sha256,
-                example_count=example_count,
-                now=time.time(),
-                failpoints=self._failpoints,
-            )
+        await self._group.keep(
+            Verified(sealed.path, lease, sealed.message_id, signing_sha256, example_count)
         )
 
     async def _check(self, sealed: SealedUpdate) -> bytes:

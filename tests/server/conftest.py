@@ -15,7 +15,7 @@ from server.devices.clients import enrol_client
 from server.devices.device_certificates import StoredCertificate
 from server.machine.answers import Lease
 from server.records.attempts import OpenAttempt, open_attempt
-from server.records.contributions import keep_contribution
+from server.records.contributions import Verified, keep_contributions
 from server.records.inbox import Inbox
 from server.records.store import Store, open_store, start_run
 from server.releases.files import NewRelease, ReleaseFolder
@@ -104,16 +104,14 @@ def keep(store: Store, inbox: Inbox, tmp_path: Path) -> Callable[[Lease, bytes],
     def make(lease: Lease, content: bytes) -> None:
         partial = tmp_path / "upload.part"
         partial.write_bytes(content)
-        keep_contribution(
+        (outcome,) = keep_contributions(
             store,
             inbox,
-            partial,
-            lease,
-            message_id=bytes(16),
-            signing_sha256=bytes(32),
-            example_count=7,
+            [Verified(partial, lease, bytes(16), bytes(32), 7)],
             now=120.0,
         )
+        if outcome is not None:
+            raise outcome
 
     return make
 

@@ -36,7 +36,7 @@ def desk_of(privacy: PrivacySettings) -> tuple[DeviceDesk, SimpleNamespace]:
     )
     desk = DeviceDesk(
         cast("Work", work),
-        Dispatcher(lambda client: None, UNARMED),
+        Dispatcher(lambda client, held: None, UNARMED),
         cast("Membership", None),
         cast("OperatorSwitch", None),
         asyncio.Event(),

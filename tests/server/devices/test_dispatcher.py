@@ -19,7 +19,7 @@ class Work:
         self.nonces: dict[str, bytes] = {}
         self.dispatcher = Dispatcher(self.work_for, UNARMED)
 
-    def work_for(self, client: str) -> pb.WorkOrder | None:
+    def work_for(self, client: str, held: bytes | None) -> pb.WorkOrder | None:
         nonce = self.nonces.get(client)
         return None if nonce is None else pb.WorkOrder(lease=pb.Lease(nonce=nonce))
 
@@ -52,6 +52,21 @@ def test_a_device_gets_each_lease_once() -> None:
     work.dispatcher.offer_all()
     work.dispatcher.offer_all()
 
+    assert orders_of(session) == ["lease 1"]
+
+
+def test_for_a_device_at_work_nobody_makes_an_order_again() -> None:
+    asked: list[bytes | None] = []
+
+    def work_for(client: str, held: bytes | None) -> pb.WorkOrder | None:
+        asked.append(held)
+        return None if held else pb.WorkOrder(lease=pb.Lease(nonce=b"1"))
+
+    dispatcher = Dispatcher(work_for, UNARMED)
+    session = dispatcher.open("a")
+    dispatcher.offer_all()
+
+    assert asked == [None, b"1"]
     assert orders_of(session) == ["lease 1"]
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import select
 from server.config.store import StoreSettings
 from server.machine.answers import Lease
 from server.records.attempts import OpenAttempt, abort_attempt, open_attempt
-from server.records.contributions import contributions_of, keep_contribution
+from server.records.contributions import Verified, contributions_of, keep_contributions
 from server.records.failpoints import Failpoint, Failpoints
 from server.records.inbox import Inbox
 from server.records.store import Store, open_store
@@ -85,17 +85,15 @@ def keep_and_die(place: Place, lease: Lease, moment: Failpoint) -> None:
     failpoints = Failpoints(moment.value)
     partial = place.root / "upload.part"
     partial.write_bytes(b"sealed")
-    keep_contribution(
+    (outcome,) = keep_contributions(
         open_store(place.settings),
         Inbox(place.root / "updates", failpoints),
-        partial,
-        lease,
-        message_id=bytes(16),
-        signing_sha256=bytes(32),
-        example_count=7,
+        [Verified(partial, lease, bytes(16), bytes(32), 7)],
         now=120.0,
         failpoints=failpoints,
     )
+    if outcome is not None:
+        raise outcome
 
 
 def release_and_die(place: Place, new: NewRelease, moment: Failpoint) -> None:

@@ -43,8 +43,11 @@ def test_a_folder_made_while_the_socket_opens_can_be_entered(tmp_path: Path) -> 
 
 
 def test_devices_get_the_descriptors_that_the_coordinator_does_not_need() -> None:
-    # 256 are kept and 128 are the enrolment's; each device may have the file of an upload open too.
-    assert device_connections(1024) == (1024 - 256 - 128) // 2
-    assert device_connections(65_536) == 8_192
+    # 256 are kept and 128 are the enrolment's; each device may have the file of an upload open too,
+    # but no more than 256 of them at a time.
+    assert device_connections(512) == (512 - 256 - 128) // 2
+    assert device_connections(1024) == 1024 - 256 - 128 - 256
+    assert device_connections(20_000) == 12_288
+    assert device_connections(10_000) == 10_000 - 256 - 128 - 256
     with pytest.raises(ListenError, match="at least 512 open files, got 256"):
         device_connections(256)

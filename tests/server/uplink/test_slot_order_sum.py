@@ -20,7 +20,7 @@ from server.devices.device_certificates import StoredCertificate, add_certificat
 from server.downlink.attempt_in_hand import RoundInHand
 from server.machine.answers import Close, Lease
 from server.records.attempts import OpenAttempt
-from server.records.contributions import contributions_of, keep_contribution
+from server.records.contributions import Verified, contributions_of, keep_contributions
 from server.records.inbox import Inbox
 from server.records.store import Store
 from server.records.tables import contributions
@@ -94,16 +94,14 @@ class Acknowledge:
             sender=device,
             recipient=self._parties.coordinator,
         )
-        keep_contribution(
+        (outcome,) = keep_contributions(
             self._store,
             self._inbox,
-            self._partial,
-            lease,
-            message_id=sealed.message_id,
-            signing_sha256=device.signing.certified.sha256,
-            example_count=7,
+            [Verified(self._partial, lease, sealed.message_id, device.signing.certified.sha256, 7)],
             now=120.0,
         )
+        if outcome is not None:
+            raise outcome
 
 
 def filled(value: float) -> NDArray[np.float32]:
