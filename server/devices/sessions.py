@@ -42,7 +42,7 @@ class Session:
             yield order
             if is_last:
                 return
-            # A lease has the plan and three certificates: 20 KB that a resting stream need not hold.
+            # A lease has the plan and three certificates, which a resting stream need not hold.
             del order
 
 

@@ -31,7 +31,6 @@ class TransferLine:
 
     Attributes:
         held_bytes: Bytes of those that may move now.
-        waiting: Transfers that have no place yet.
     """
 
     def __init__(self, most_bytes: int, *, still_s: float = _STILL_S) -> None:

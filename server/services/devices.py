@@ -19,7 +19,7 @@ from server.devices.upload_piece import UploadPiece
 from server.services.admission import check_device
 
 _PIECE_BYTES = 1 << 20
-MOST_LEAVING_BYTES = 16 << 20
+MOST_LEAVING_BYTES = 32 << 20
 """Bytes of models that may be on their way out of memory at a time."""
 # A renewal is three signatures and two flushed transactions; an honest device asks a few times a
 # year, and again when the answer was lost.
@@ -46,6 +46,11 @@ class FederationService(pb_grpc.FederationServicer):
         self._vocabulary = vocabulary
         self._leaving = TransferLine(MOST_LEAVING_BYTES)
         self._renewals = RateLimit(per_second=1 / _RENEWAL_EVERY_S, burst=_RENEWALS_AT_ONCE)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Return whether models wait for a place in memory."""
+        return self._leaving.waiting > 0
 
     async def CheckIn(  # noqa: N802 (the contract's name, here and below)
         self, request: pb.CheckInRequest, context: _Context

@@ -43,19 +43,23 @@ _ENROLMENT: tuple[tuple[str, int], ...] = (
     ("grpc.max_concurrent_streams", 1),
     ("grpc.max_receive_message_length", 64 << 10),
 )
+# A resting device costs about 110 KiB here, so this many cost 1.3 GB.
+_MOST_DEVICE_CONNECTIONS = 12_288
 # gRPC's limit of 4 MiB a message stays: a piece of an update has up to 2.
 _DEVICES: tuple[tuple[str, int], ...] = (
     *_KEEPING_ALIVE,
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 10_000),
     ("grpc.max_concurrent_streams", MOST_CALLS),
+    # From a thousand calls on that it has not looked at yet, gRPC ends some at random: when a round
+    # opens, every device of the cohort fetches its model at one moment.
+    ("grpc.server.max_pending_requests", MOST_CALLS * _MOST_DEVICE_CONNECTIONS),
+    ("grpc.server.max_pending_requests_hard_limit", MOST_CALLS * _MOST_DEVICE_CONNECTIONS),
     # What a call that waits for its turn may send ahead. Measuring the line would raise it to
     # megabytes a connection, and a call that reads asks for a whole piece anyway.
     ("grpc.http2.lookahead_bytes", 16 << 10),
     ("grpc.http2.bdp_probe", 0),
 )
-# A resting device costs about 110 KiB here, so this many cost 1.3 GB.
-_MOST_DEVICE_CONNECTIONS = 12_288
 _DESCRIPTORS_KEPT = 256
 _LEAST_DESCRIPTORS = 512
 _LONGEST_SOCKET_PATH = 100

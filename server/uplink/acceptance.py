@@ -35,7 +35,7 @@ from server.uplink.sealed_payloads import PayloadOpener, SealedUpdate
 
 _LOG = logging.getLogger(__name__)
 _ID_BYTES = 16
-MOST_ARRIVING_BYTES = 32 << 20
+MOST_ARRIVING_BYTES = 64 << 20
 """Bytes of updates that may be on their way into memory at a time."""
 
 COUNTED_AT_UPLOAD = frozenset(
@@ -82,6 +82,11 @@ class Intake:
         self._running: dict[tuple[bytes, bytes], asyncio.Task[Committed]] = {}
         self._checking = asyncio.Semaphore(opener.open_at_once)
         self._line = TransferLine(MOST_ARRIVING_BYTES)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Return whether updates wait for a place in memory."""
+        return self._line.waiting > 0
 
     def lease_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
         """Return the caller's live lease and its round.

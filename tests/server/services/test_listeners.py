@@ -1,16 +1,20 @@
-"""The operator's socket is its owner's alone, and opening it changes nothing for others."""
+"""The doors: the operator's socket is its owner's alone, and a crowd is let in to the last."""
 
 import asyncio
 import os
 import stat
 import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import cast
 from unittest.mock import AsyncMock
 
+import grpc
 import pytest
 
 from protos import federation_pb2_grpc as pb_grpc
+from server.services import listeners
 from server.services.listeners import ListenError, device_connections, open_admin
 
 
@@ -51,3 +55,47 @@ def test_devices_get_the_descriptors_that_the_coordinator_does_not_need() -> Non
     assert device_connections(10_000) == 10_000 - 256 - 128 - 256
     with pytest.raises(ListenError, match="at least 512 open files, got 256"):
         device_connections(256)
+
+
+def test_a_burst_of_calls_that_no_loop_has_looked_at_yet_is_answered_to_the_last() -> None:
+    # gRPC's own bound is 1,000: from there on it ends some of them at random.
+    count, ready, may_look, answered = 1_600, *(threading.Event() for _ in range(3))
+    ports: list[int] = []
+
+    async def answer(request: bytes, context: object) -> bytes:
+        return request
+
+    async def serve() -> None:
+        grpc_server = grpc.aio.server(options=listeners._DEVICES)
+        handlers = {"Call": grpc.unary_unary_rpc_method_handler(answer)}
+        grpc_server.add_registered_method_handlers("test", handlers)
+        ports.append(grpc_server.add_insecure_port("127.0.0.1:0"))
+        await grpc_server.start()
+        ready.set()
+        await asyncio.sleep(0.1)
+        may_look.wait(20)  # the loop does nothing meanwhile
+        await asyncio.to_thread(answered.wait, 20)
+        await grpc_server.stop(None)
+
+    serving = threading.Thread(target=asyncio.run, args=(serve(),))
+    serving.start()
+    ready.wait(20)
+    time.sleep(0.2)
+    # A connection has eight calls at most.
+    options = (("grpc.use_local_subchannel_pool", 1),)
+    channels = [grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options) for _ in range(count // 8)]
+    calls = [
+        channel.unary_unary("/test/Call").future(b"asked", timeout=20)
+        for channel in channels
+        for _ in range(8)
+    ]
+    time.sleep(1.0)
+    assert not any(call.done() for call in calls)
+    may_look.set()
+    answers = [call.result() if call.exception() is None else call.exception() for call in calls]
+    answered.set()
+    serving.join(20)
+    for channel in channels:
+        channel.close()
+
+    assert answers == [b"asked"] * count
