@@ -64,8 +64,8 @@ class Inbox:
                 blobs.append(blob)
         for folder in folders:
             sync_folder(folder)
-        for blob in blobs:
-            if isinstance(blob, str):
+        for kept in blobs:
+            if isinstance(kept, str):
                 self._failpoints.reach(Failpoint.BLOB_RENAMED)
         return blobs
 

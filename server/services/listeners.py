@@ -43,8 +43,8 @@ _ENROLMENT: tuple[tuple[str, int], ...] = (
     ("grpc.max_concurrent_streams", 1),
     ("grpc.max_receive_message_length", 64 << 10),
 )
-# A resting device costs about 110 KiB here, so this many cost 1.3 GB.
-_MOST_DEVICE_CONNECTIONS = 12_288
+# A resting device costs about 110 KiB here, so this many cost 1.2 GB.
+_MOST_DEVICE_CONNECTIONS = 10_240
 # gRPC's limit of 4 MiB a message stays: a piece of an update has up to 2.
 _DEVICES: tuple[tuple[str, int], ...] = (
     *_KEEPING_ALIVE,

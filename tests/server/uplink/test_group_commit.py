@@ -122,7 +122,8 @@ def test_a_file_that_is_gone_is_the_fault_of_its_own_update_alone(
 
     async def both() -> list[BaseException | None]:
         group = GroupCommit(storage)
-        return await asyncio.gather(group.keep(gone), group.keep(there), return_exceptions=True)
+        kept = (group.keep(update) for update in (gone, there))
+        return await asyncio.gather(*kept, return_exceptions=True)
 
     outcomes = asyncio.run(both())
 
