@@ -317,12 +317,7 @@ class _Parts:
             )
             opened.append(grpc_server)
             opened.append(await open_admin(admin, self._folder.root / listen.admin_socket))
-            watching = asyncio.create_task(
-                hand_back_after_crowds(
-                    self._storage.threads,
-                    is_crowded=lambda: desk.intake.is_crowded or service.is_crowded,
-                )
-            )
+            watching = asyncio.create_task(hand_back_after_crowds(self._storage.threads))
             try:
                 yield Ports(enrolment=enrolment_port, devices=devices_port)
             finally:

@@ -47,11 +47,6 @@ class FederationService(pb_grpc.FederationServicer):
         self._leaving = TransferLine(MOST_LEAVING_BYTES)
         self._renewals = RateLimit(per_second=1 / _RENEWAL_EVERY_S, burst=_RENEWALS_AT_ONCE)
 
-    @property
-    def is_crowded(self) -> bool:
-        """Return whether models wait for a place in memory."""
-        return self._leaving.waiting > 0
-
     async def CheckIn(  # noqa: N802 (the contract's name, here and below)
         self, request: pb.CheckInRequest, context: _Context
     ) -> AsyncIterator[pb.WorkOrder]:

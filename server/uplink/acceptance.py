@@ -83,11 +83,6 @@ class Intake:
         self._checking = asyncio.Semaphore(opener.open_at_once)
         self._line = TransferLine(MOST_ARRIVING_BYTES)
 
-    @property
-    def is_crowded(self) -> bool:
-        """Return whether updates wait for a place in memory."""
-        return self._line.waiting > 0
-
     def lease_of(self, client: str, nonce: bytes) -> tuple[Lease, RoundInHand]:
         """Return the caller's live lease and its round.
 

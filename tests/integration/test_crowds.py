@@ -1,12 +1,13 @@
 """A crowd of uploads: bounded memory for those that are slow, and no acknowledgement too many."""
 
+import select
 import socket
 import sqlite3
 import struct
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -47,7 +48,6 @@ class SlowSender(Line):
 
     def __init__(self, port: int, certificate: str) -> None:
         super().__init__(port, certificate)
-        self.socket.settimeout(0.05)
         self.sent_bytes = 0
         self._window, self._initial = 65_535, 65_535
         self._streams: dict[int, int] = {}
@@ -68,7 +68,7 @@ class SlowSender(Line):
 
     def pump(self) -> bool:
         """Read what the other end allows and send that much; return whether anything went."""
-        with suppress(TimeoutError, OSError):
+        while self.socket.pending() or select.select([self.socket], [], [], 0.002)[0]:
             self._unread += self.socket.recv(1 << 16)
         for kind, stream, payload in self._frames():
             self._obey(kind, stream, payload)
@@ -117,7 +117,9 @@ def test_fifty_slow_uploads_bring_no_more_bytes_into_memory_than_there_are_place
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serving_process, "_serve", serve_few)
-    federation = Federation(tmp_path / "f", settings(cohort=1, quorum=1))
+    first_come = 'selection = "first-come"'
+    text = settings(cohort=1, quorum=1, more_rounds=first_come)
+    federation = Federation(tmp_path / "f", text)
     federation.start()
     try:
         honest, *slow = federation.enrol(SLOW_DEVICES + 1)

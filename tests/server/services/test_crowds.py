@@ -28,9 +28,7 @@ def test_memory_is_handed_back_once_after_a_crowd_has_left(
     async def come_and_go() -> None:
         with ThreadPoolExecutor(1) as executor:
             watching = asyncio.create_task(
-                crowds.hand_back_after_crowds(
-                    Threads(executor), is_crowded=lambda: False, look_every_s=0.01, crowd=CROWD
-                )
+                crowds.hand_back_after_crowds(Threads(executor), look_every_s=0.01, crowd=CROWD)
             )
             opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(leaving)]
             await asyncio.sleep(0.1)
@@ -43,26 +41,3 @@ def test_memory_is_handed_back_once_after_a_crowd_has_left(
     asyncio.run(come_and_go())
 
     assert len(handed_back) == times
-
-
-def test_memory_is_handed_back_again_and_again_while_transfers_wait(handed_back: list[int]) -> None:
-    crowded = True
-
-    async def wait_in_line() -> None:
-        nonlocal crowded
-        with ThreadPoolExecutor(1) as executor:
-            watching = asyncio.create_task(
-                crowds.hand_back_after_crowds(
-                    Threads(executor), is_crowded=lambda: crowded, look_every_s=0.01
-                )
-            )
-            await asyncio.sleep(0.2)
-            crowded = False
-            await asyncio.sleep(0.1)
-            times = len(handed_back)
-            assert times > 1
-            await asyncio.sleep(0.1)
-            assert len(handed_back) == times
-            watching.cancel()
-
-    asyncio.run(wait_in_line())
