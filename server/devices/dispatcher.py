@@ -81,6 +81,9 @@ class Dispatcher:
             session.refuse(RefusedError(RefusalCode.CERTIFICATE_REVOKED, f"{client} was revoked"))
 
     def _offer(self, session: Session) -> None:
+        if session.is_over:
+            # Each of a crowd that leaves has all the others asked: their last orders would pile up.
+            return
         order = self._work_for(session.client, session.nonce)
         if order is None:
             return

@@ -13,15 +13,20 @@ from server.devices.refused_calls import RefusedError
 
 
 class Session:
-    """One device's open stream; ``nonce`` is of the last lease pushed to it, until that ends."""
+    """One device's open stream; ``nonce`` is of the last lease pushed to it, until that ends.
+
+    ``is_over`` once its last order was pushed.
+    """
 
     def __init__(self, client: str) -> None:
         self.client = client
         self.nonce: bytes | None = None
+        self.is_over = False
         self._orders: asyncio.Queue[pb.WorkOrder | RefusedError] = asyncio.Queue()
 
     def push(self, order: pb.WorkOrder) -> None:
         """Send an order; one with ``retry_after`` is the stream's last."""
+        self.is_over = self.is_over or order.HasField("retry_after")
         self._orders.put_nowait(order)
 
     def refuse(self, refused: RefusedError) -> None:

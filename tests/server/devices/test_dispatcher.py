@@ -70,6 +70,21 @@ def test_for_a_device_at_work_nobody_makes_an_order_again() -> None:
     assert orders_of(session) == ["lease 1"]
 
 
+def test_a_device_that_was_told_to_leave_is_told_once_however_many_leave_before_it() -> None:
+    asked: list[str] = []
+
+    def work_for(client: str, held: bytes | None) -> pb.WorkOrder:
+        asked.append(client)
+        return come_back("finished", 3600)
+
+    dispatcher = Dispatcher(work_for, UNARMED)
+    dispatcher.open("a")
+    for _ in range(3):
+        dispatcher.offer_all()
+
+    assert asked == ["a"]
+
+
 def test_work_that_gives_way_is_ended_and_work_that_was_answered_is_not() -> None:
     work = Work()
     work.nonces["a"] = b"1"
