@@ -103,7 +103,8 @@ def _init(asked: Founding) -> None:
     passphrase = passphrase_in(asked.passphrase_file)
     founded = found(asked.folder, text, asked.hostname, source=source, passphrase=passphrase)
     print(f"founded a federation in {asked.folder}")
-    print(f"devices reach it at {founded.listen.advertised_host}; settings: federation.toml there")
+    hosts = " or ".join(founded.listen.advertised_hosts)
+    print(f"devices reach it at {hosts}; settings: federation.toml there")
     print("authority/authority.key there is needed once a year: keep it somewhere else")
     if isinstance(founded.privacy, MaskedNoise):
         print(f"next: give {asked.folder}/authority/authority.crt to whoever runs the helper, for")
@@ -206,9 +207,16 @@ def _forget(asked: OneClient) -> None:
 
 
 def _rotate_keys(asked: Hosted) -> None:
-    """Replace the keys of a stopped coordinator."""
+    """Replace the keys of a stopped coordinator.
+
+    With --hostname, the new certificate and invites from now on have these names; the certificate
+    keeps those at which devices have been told to look until now.
+    """
     Federation(asked.folder).rotate_keys(asked.hostname)
     print("rotated the coordinator's keys; devices that have met them refuse the former ones")
+    if asked.hostname:
+        print(f"invites name {' or '.join(asked.hostname)} from now on; for a device that is")
+        print("enrolled, `coordinator` in its client.toml, or enrolling again, gives all of them")
 
 
 def _rotate_issuing_key(asked: WithAuthority) -> None:

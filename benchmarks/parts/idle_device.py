@@ -155,7 +155,7 @@ async def serve(folder: DeviceFolder, *, answers: bool) -> None:
     )
     agent = Agent(
         device,
-        address=enrolment.device_address,
+        addresses=enrolment.device_addresses,
         policy=PolicySettings(),
         sensors=AlwaysReady(),
         clock=time.time,

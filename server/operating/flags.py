@@ -25,8 +25,8 @@ class Hosted(OnFolder, frozen=True, kw_only=True):
     """A federation and where devices find it.
 
     Attributes:
-        hostname: Name or address under which devices reach this machine; may be repeated, and the
-            first stands in invites.
+        hostname: Name or address under which devices reach this machine; may be repeated, for
+            machines that stand by at the same ports: devices try them in this order.
     """
 
     hostname: Annotated[list[str], Flag("HOST")] = []

@@ -131,6 +131,7 @@ class Scene:
         self.trainer = StandInTrainer(outcome)
         self.device = make_device(folder, self.trainer)
         self.pauses: list[str] = []
+        self.addresses = ["localhost:1"]
         self._enrolled = enrolled
         self._sensors = sensors or FakeSensors()
         shutil.copytree(enrolled.identity, self.device.folder.identity)
@@ -156,7 +157,7 @@ class Scene:
         self.transport.one_a_stream = list(orders)
         agent = _Agent(
             self.device,
-            address="localhost:1",
+            addresses=self.addresses,
             policy=PolicySettings(idle=False, unmetered=False),
             sensors=self._sensors,
             clock=lambda: self.now,
