@@ -36,7 +36,11 @@ RENEWAL_INTERVAL_S = 3600.0
 
 
 class Agent:
-    """The agent that serves a federation from one device folder until cancelled."""
+    """The agent that serves a federation from one device folder until cancelled.
+
+    Attributes:
+        addresses: Where the coordinator may be; the one that served last comes first.
+    """
 
     def __init__(
         self,
@@ -52,7 +56,7 @@ class Agent:
         The ``clock`` gives seconds since 1970 UTC.
         """
         self._device = device
-        self._addresses = Addresses(addresses)
+        self.addresses = Addresses(addresses)
         self._policy = policy
         self._sensors = sensors
         self._clock = clock
@@ -89,7 +93,7 @@ class Agent:
                 except (UnreachableError, OSError) as error:
                     self._lost = True
                     if not self._had_orders:
-                        self._addresses.pass_over()
+                        self.addresses.pass_over()
                     # A full disk is no reason to stop: what is sealed is kept for the next try.
                     if self._clock() - began > LAST_CEILING_S or self._lost_work(error):
                         # The stream held for longer than any wait, or its network broke in the
@@ -140,10 +144,10 @@ class Agent:
         """Return the certificate that the coordinator must have the key of, DER."""
         folder = self._device.folder
         # Of several addresses, another may serve by now.
-        is_new = self._lost or self._addresses.are_several
+        is_new = self._lost or self.addresses.are_several
         pinned = None if is_new else pinned_tls(folder, now=self._clock())
         if pinned is None:
-            await self._addresses.find(
+            await self.addresses.find(
                 lambda address: meet_coordinator(
                     folder,
                     address,
@@ -169,7 +173,7 @@ class Agent:
 
     def _transport(self, identity: Identity, coordinator_tls: bytes) -> Transport:
         return Transport(
-            self._addresses.current,
+            self.addresses.current,
             coordinator_tls,
             identity.tls_key_pem,
             identity.tls_certificate_pem,

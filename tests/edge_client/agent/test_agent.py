@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -74,11 +75,16 @@ class FakeSensors:
 
 
 class RenewingTransport(StandInTransport):
-    """Issue certificates as the coordinator does, and push one order down each stream."""
+    """Issue certificates as the coordinator does, and push one order down each stream.
+
+    Attributes:
+        met: The address of each connection.
+    """
 
     def __init__(self, enrolled: Enrolled, now: float) -> None:
         super().__init__()
         self.one_a_stream: list[wire.WorkOrder] = []
+        self.met: list[str] = []
         self.on_check_in: Callable[[], None] = lambda: None
         self._enrolled = enrolled
         self.now = now
@@ -147,11 +153,11 @@ class Scene:
         """Let the clock of both ends show so many days after the enrolment."""
         self.now = self.transport.now = NOW + days * DAY_S
 
-    def run(self, *orders: wire.WorkOrder, once: bool = True) -> Ended:
+    def run(self, *orders: wire.WorkOrder, once: bool = True, limit_s: float = 20) -> Ended:
         """Run the agent; each of its streams brings the next of these orders."""
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(lease_module, "time", SimpleNamespace(time=lambda: self.now))
-            return asyncio.run(asyncio.wait_for(self._run(orders, once=once), 20))
+            return asyncio.run(asyncio.wait_for(self._run(orders, once=once), limit_s))
 
     async def _run(self, orders: tuple[wire.WorkOrder, ...], *, once: bool) -> Ended:
         self.transport.one_a_stream = list(orders)
@@ -169,9 +175,10 @@ class Scene:
 class _Agent(Agent):
     """Speak to the coordinator of the test."""
 
-    transport: StandInTransport
+    transport: RenewingTransport
 
     def _transport(self, identity: Identity, coordinator_tls: bytes) -> Transport:
+        self.transport.met.append(self.addresses.current)
         return self.transport
 
 
@@ -316,6 +323,97 @@ def test_come_back_later_is_obeyed_and_the_end_of_the_run_ends_the_agent(
 
     assert pauses == ["draining"]
     assert scene.transport.named == ["check_in", "closed"] * 2
+
+
+A, B = "localhost:1", "127.0.0.1:1"
+
+
+@pytest.fixture
+def down(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list of addresses at which nobody answers: once for each time that one is in it."""
+    absent: list[str] = []
+    show = coordinator_keys_module.shown_certificates
+
+    async def refuse(address: str, own: object) -> list[bytes]:
+        certificates = await show(address, own)  # type: ignore[arg-type]
+        if address in absent:
+            absent.remove(address)
+            raise UnreachableError(f"{address} cannot be reached: as told", is_network=True)
+        return certificates
+
+    monkeypatch.setattr(coordinator_keys_module, "shown_certificates", refuse)
+    return absent
+
+
+def test_a_device_stays_with_the_address_that_serves(
+    tmp_path: Path, enrolled: Enrolled, shown: list[str], down: list[str], pauses: list[str]
+) -> None:
+    scene = Scene(tmp_path, enrolled)
+    scene.addresses = [A, B]
+    down.append(A)
+
+    scene.run(come_back("draining"), come_back("draining"), lease())
+
+    assert shown == [A, B, B, B]
+    assert scene.transport.met == [B, B, B]
+    # A dead first address is no failure that is waited for.
+    assert pauses == ["draining", "draining"]
+
+
+def test_a_device_goes_on_where_it_was_served_and_passes_over_what_never_served(
+    tmp_path: Path, enrolled: Enrolled, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, enrolled)
+    scene.addresses = [A, B]
+    # It shows its certificate at A and takes no check-in, as one that is not done starting.
+    scene.transport.unreachable = 1
+    fetch, breaks = scene.transport.fetch_model, [UnreachableError("as told", is_network=True)]
+
+    async def fetch_model(lease: wire.Lease, part: wire.ModelPart, *rest: Any) -> None:
+        if breaks:
+            raise breaks.pop()
+        await fetch(lease, part, *rest)
+
+    monkeypatch.setattr(scene.transport, "fetch_model", fetch_model)
+
+    scene.run(lease(), lease())
+
+    # The line broke in the middle of work at B: the same coordinator is likely to be there.
+    assert shown == scene.transport.met == [A, B, B]
+    assert "report" in scene.transport.named
+
+
+def test_a_wait_follows_when_every_address_has_failed(
+    tmp_path: Path, enrolled: Enrolled, shown: list[str], down: list[str], pauses: list[str]
+) -> None:
+    scene = Scene(tmp_path, enrolled)
+    scene.addresses = [A, B]
+    down += [A, B, A, B]
+
+    scene.run(lease())
+
+    said = [f"{address} cannot be reached: as told" for address in (A, B)]
+    assert sorted(pauses) == sorted(
+        f"no coordinator can be reached: {'; '.join(order)}" for order in (said, said[::-1])
+    )
+    assert "report" in scene.transport.named
+
+
+def test_an_address_that_the_certificate_does_not_name_is_told_and_another_is_taken(
+    tmp_path: Path, enrolled: Enrolled, pauses: list[str]
+) -> None:
+    scene = Scene(tmp_path, enrolled)
+    scene.addresses = ["elsewhere.test:1", B]
+    scene.run(come_back("finished"))
+    assert (scene.transport.met, pauses) == ([B], [])
+
+    scene.addresses = ["elsewhere.test:1", "[::1]:1"]
+    scene.transport.now = scene.now
+    with pytest.raises(TimeoutError):
+        scene.run(limit_s=0.2)
+
+    assert "must name elsewhere.test, got localhost, 127.0.0.1; its operator" in pauses[0]
+    assert "must name ::1, got localhost" in pauses[0]
 
 
 @pytest.mark.parametrize("code", sorted(FATAL_CODES))
