@@ -209,8 +209,9 @@ def _forget(asked: OneClient) -> None:
 def _rotate_keys(asked: Hosted) -> None:
     """Replace the keys of a stopped coordinator.
 
-    With --hostname, the new certificate and invites from now on have these names; the certificate
-    keeps those at which devices have been told to look until now.
+    Replace the coordinator's keys while it is stopped. With --hostname, the new certificate and
+    invites from now on have these names, in place of those in federation.toml; the certificate has
+    those too, for the devices that know them.
     """
     Federation(asked.folder).rotate_keys(asked.hostname)
     print("rotated the coordinator's keys; devices that have met them refuse the former ones")
