@@ -329,17 +329,16 @@ A, B = "localhost:1", "127.0.0.1:1"
 
 
 @pytest.fixture
-def down(shown: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def down(enrolled: Enrolled, shown: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list of addresses at which nobody answers: once for each time that one is in it."""
     absent: list[str] = []
-    show = coordinator_keys_module.shown_certificates
 
     async def refuse(address: str, own: object) -> list[bytes]:
-        certificates = await show(address, own)  # type: ignore[arg-type]
+        shown.append(address)
         if address in absent:
             absent.remove(address)
             raise UnreachableError(f"{address} cannot be reached: as told", is_network=True)
-        return certificates
+        return [enrolled.coordinator.certificates.tls]
 
     monkeypatch.setattr(coordinator_keys_module, "shown_certificates", refuse)
     return absent
