@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from edge_client.folder.layout import DeviceFolder
+from edge_client.wire.addresses import SILENCE_S
 from server.cli import main
 from tests.integration.conftest import Make
 from tests.integration.federation import Federation
@@ -52,20 +53,21 @@ def move(federation: Federation, here: str, there: str) -> None:
 def test_a_round_that_broke_in_mid_upload_ends_at_another_address(
     make_federation: Make, tmp_path: Path
 ) -> None:
-    federation = make_federation(cap=1, quorum=1, words=1000, hidden=192)
+    federation = make_federation(cap=1, quorum=1, words=1000, hidden=256)
     names = ["--hostname", FIRST, "--hostname", SECOND]
     assert main(["rotate-keys", str(federation.root), *names]) == 0
     invites = tmp_path / "invites"
     assert main(["token", str(federation.root), "--count", "2", "--out", str(invites)]) == 0
     move(federation, FIRST, SECOND)
-    federation.start("mid_chunk")
+    # It dies with the third piece of three; what is certain to lie in its file is the first.
+    federation.start("mid_chunk:2")
     devices = [RealDevice(tmp_path / f"device{index}", TEXTS[index]) for index in range(2)]
     first, second = sorted(invites.iterdir())
     # At the preferred address somebody accepts and says nothing, then nobody listens.
     with silent(federation.config.listen.enrolment):
         began = time.monotonic()
         devices[0].enrol(first, is_forked=True)
-        assert 1 < time.monotonic() - began < 10
+        assert time.monotonic() - began > SILENCE_S
     devices[1].enrol(second, is_forked=True)
     for device in devices:
         set_floor(device, least_cohort=1)
