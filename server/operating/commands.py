@@ -12,7 +12,6 @@ from models.plan.stages import describe_stage
 from models.settings.growth import growth_stage
 from privacy.accounting.accountant import Reports, reports
 from privacy.accounting.ledger_file import LedgerFile
-from privacy.foundation.atomic_files import write_atomically
 from privacy.identities.helper_admission import HelperCertificates, HelperRequest
 from privacy.identities.issuing_key import load_issuer
 from privacy.identities.party import Identity
@@ -20,7 +19,6 @@ from privacy.noise.plan_events import budget_of
 from protos import federation_pb2 as pb
 from protos.version import VERSION
 from server.config.federation import FederationConfig, read_config
-from server.config.public_hosts import with_public_hosts
 from server.devices.clients import ClientSummary, list_clients, revoke_client
 from server.devices.forgetting import forget_client
 from server.operating.report import StatusReport, from_answer
@@ -137,21 +135,15 @@ class Federation:
             return deleted
 
     def rotate_keys(self, hostnames: list[str]) -> None:
-        """Replace the coordinator's keys; host names, if any, replace those of the settings.
+        """Replace the coordinator's keys.
 
         Raises:
             AlreadyRunningError: If a coordinator serves the folder.
-            ConfigError: If the settings cannot be given the host names.
         """
-        from server.devices.own_keys import rotate_keys
+        from server.operating.renaming import rotate_keys
 
         with only_one(self.folder):
-            settings = self.folder.config.read_text()
-            named = with_public_hosts(settings, hostnames, str(self.folder.config))
             rotate_keys(self.folder, self.config, hostnames)
-            if named != settings:
-                # Last: invites must name no host that the certificate lacks.
-                write_atomically(self.folder.config, named.encode())
 
     def rotate_issuing_key(self, key_file: Path | None, passphrase: bytes | None) -> str:
         """Replace the issuing key and the coordinator's keys; return when the new one ends.
