@@ -40,9 +40,9 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     Attributes:
         enrolment: ``host:port`` of the listener for enrolment; port 0 takes a free one.
         devices: ``host:port`` of the listener for enrolled devices (mutual TLS).
-        public_host: Name or address of this machine in the coordinator's certificate and the
-            invites; a list, in the order in which devices try them, where others stand by for it
-            at the same ports. Absent: the host of ``devices``.
+        public_host: Name or address of this machine, or a list of those of all that may serve, at
+            the same ports and as devices try them, in the coordinator's certificate and the
+            invites. Absent: the host of ``devices``.
         admin_socket: Unix socket of the operator, relative to the coordinator's folder.
     """
 
