@@ -281,9 +281,16 @@ def test_an_acknowledged_update_is_not_lost_for_want_of_a_descriptor(
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
         with pytest.raises(OSError, match="Too many open files"):
-            list(opener.each([sealed]))
+            opened_of(opener, sealed)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    (opened,) = [update is not None for update in opener.each([sealed])]
-    assert opened
+    assert opened_of(opener, sealed) == [pytest.approx(0.01)]
+
+
+def opened_of(opener: UpdateOpener, sealed: SealedUpdate) -> list[float | None]:
+    with (
+        opener.workers() as workers,
+        opener.ahead([sealed], lambda update: float(update[0]), workers) as opened,
+    ):
+        return list(opened)
