@@ -63,6 +63,10 @@ class AggregationRule(Protocol):
         """
         ...
 
+    def settle(self) -> None:
+        """Finish all that still reads an update."""
+        ...
+
     def result(self) -> Tensor:
         """Return the aggregated update, shape ``(elements,)``, in the rule's memory; end the rule.
 

@@ -147,6 +147,8 @@ class Summing:
             if self.screen is None:
                 raise
             self.screen.refuse(slot, error)
+            # What lags behind counts updates that were added, and this one was not.
+            self.rule.settle()
             return
         if seen.clipped is not None:
             self.server_half.take(contribution.client_name, seen.clipped, count)

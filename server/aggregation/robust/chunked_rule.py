@@ -61,6 +61,9 @@ class ChunkedRule(CountingRule):
         kept.append(taken.values, taken.factor)
         self._norms.append(taken.tensor_norms)
 
+    def settle(self) -> None:
+        """Do nothing: what was added is kept."""
+
     def result(self) -> Tensor:
         """Return the reduced update, flat float32, and end the rule.
 

@@ -52,6 +52,10 @@ class WeightedRule(CountingRule):
         weights = self._weighing.weigh(taken, example_count)
         self._sum.add(taken.values, weights, factor=taken.factor)
 
+    def settle(self) -> None:
+        """Finish all additions."""
+        self._sum.settle()
+
     def result(self) -> Tensor:
         """Return the weighted mean, in the sum's own memory; end the rule.
 

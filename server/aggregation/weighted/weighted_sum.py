@@ -74,7 +74,7 @@ class WeightedSum:
         if len(self._waiting) == self._workers.batch:
             self._begin()
             if not self._workers.lag:
-                self._settle()
+                self.settle()
 
     def totals(self, *, empty_count: int, empty_weight: float) -> list[float]:
         """Return the sum of the weights of each layer, empty slots included."""
@@ -96,10 +96,14 @@ class WeightedSum:
                 total[where].div_(divisor)
         return total
 
+    def settle(self) -> None:
+        """Finish all additions: no update is read after this."""
+        self._begin()
+        self._wait()
+
     def close(self) -> Tensor:
         """Return the sum as it is; ends it."""
-        self._begin()
-        self._settle()
+        self.settle()
         total, self._sum = self.open_sum(), None
         return total
 
@@ -111,7 +115,7 @@ class WeightedSum:
 
     def _begin(self) -> None:
         """Have the updates that wait added, once those before them are."""
-        self._settle()
+        self._wait()
         total, batch = self.open_sum(), self._waiting
         self._waiting = []
         if batch:
@@ -119,7 +123,7 @@ class WeightedSum:
                 self._workers.submit(partial(_add_part, total, part, batch)) for part in self._parts
             ]
 
-    def _settle(self) -> None:
+    def _wait(self) -> None:
         running, self._running = self._running, []
         settle(running)
 
@@ -130,8 +134,7 @@ class WeightedSum:
         self._exponents[index] = exponent
         kept = self._weights[index]
         if kept:
-            self._begin()
-            self._settle()
+            self.settle()
             shrink = math.exp(before - exponent)
             kept[:] = array("d", (weight * shrink for weight in kept))
             for where in self.layers[index].ranges:
