@@ -21,6 +21,7 @@ from benchmarks.parts.two_parties import NONCE, RUN, Parties
 from models.compression.update_format import PlainFormat, UpdateFormats
 from models.vector.codec import encode
 from models.vector.schema import Schema, TensorSpec
+from privacy.foundation.memory_pool import keep_freed_memory
 from privacy.noise.settings import NoNoise
 from privacy.sealing.envelope import Direction, MessageContext, seal
 from server.aggregation.closing_workers import ClosingWorkers, buffers_wanted
@@ -199,7 +200,9 @@ class ClosingProcess:
 
 
 def _serve(connection: Connection, cohort: SealedCohort, worker_count: int) -> None:
+    # Both as in a coordinator.
     torch.set_num_threads(1)
+    keep_freed_memory()
     opener, idle_mb = cohort.opener(worker_count), _resident_mb()
     while connection.recv():
         began, spent = time.perf_counter(), time.process_time()

@@ -63,13 +63,17 @@ class WeightedSum:
 
         With several workers it may be read until ``lag`` more were added.
         """
-        self.open_sum()
+        total = self.open_sum()
         scales = []
         for index, (_, weight) in enumerate(zip(self.layers, weights, strict=True)):
             self._raise_exponent(index, weight.exponent)
             scaled = weight.factor * math.exp(weight.exponent - self._exponents[index])
             self._weights[index].append(scaled)
             scales.append(scaled * factor)
+        if len(self._parts) == 1:
+            # One worker, or so few elements that nobody else is worth asking.
+            _add_part(total, self._parts[0], [_Scaled(values, scales)])
+            return
         self._waiting.append(_Scaled(values, scales))
         if len(self._waiting) == self._workers.batch:
             self._begin()
@@ -125,7 +129,8 @@ class WeightedSum:
 
     def _wait(self) -> None:
         running, self._running = self._running, []
-        settle(running)
+        if running:
+            settle(running)
 
     def _raise_exponent(self, index: int, exponent: float) -> None:
         before = self._exponents[index]
