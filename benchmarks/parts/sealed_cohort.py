@@ -212,7 +212,7 @@ def _serve(connection: Connection, cohort: SealedCohort, worker_count: int) -> N
             ClosedOnce(
                 seconds,
                 processor_s,
-                hashlib.sha256(parameters.numpy()).hexdigest(),
+                hashlib.sha256(parameters.numpy().tobytes()).hexdigest(),
                 idle_mb,
                 resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
             )
