@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class TwoNodes:
             "node_ip_address": "127.0.0.1",
         }
         # A process less: nobody adds nodes by himself.
-        head: Mapping[str, object] = {**common, "temp_dir": str(folder), "no_monitor": True}
+        head = {**common, "temp_dir": str(folder), "no_monitor": True}
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self._second = self._cluster.add_node(**common)
 
@@ -55,7 +55,7 @@ class TwoNodes:
 
     def stop(self) -> None:
         """End both."""
-        self._cluster.shutdown()
+        self._cluster.shutdown()  # type: ignore[no-untyped-call]  # Ray leaves it untyped
 
 
 @contextmanager

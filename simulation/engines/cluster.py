@@ -20,7 +20,7 @@ from simulation.engines.installed import Installed, difference, installed
 from simulation.workers.processes import processor_count
 
 _CONNECT_S = 5.0
-_LONGEST_PLACE = 18
+_LONGEST_PLACE = 22
 _CLIENT = "ray://"
 _AUTO = "auto"
 

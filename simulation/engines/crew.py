@@ -9,21 +9,22 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import ray
 from ray.exceptions import RayActorError, RayError
 
 from models.plan.plan import Plan
 from simulation.engines.cluster import Cluster, EngineError
-from simulation.engines.errands import Outgoing
+from simulation.engines.errands import Incoming, Outgoing
 from simulation.engines.remote_worker import RemoteWorker
 from simulation.figures.progress import tell
 from simulation.workers.engine import Terms, WorkerError
 from simulation.workers.jobs import Answer, Job
 
 _DEPTH = 2  # Errands of a worker: one being done, and one waiting at its door.
-_PATIENCE_S = 60.0
+PATIENCE_S = 60.0
+_GLANCE_S = 0.2
 _MOST_STARTS = 3
 
 Reference = Any
@@ -37,6 +38,7 @@ class Errand:
     Attributes:
         hand: The worker that has it or had it last.
         report: Its answers on the way, as ``freight`` is what is as large as a model.
+        fetching: The freight on its way from another node.
         answers: The answers, once they are here.
         seconds: The seconds that its worker took.
         losses: Workers that were lost while they did it.
@@ -46,6 +48,7 @@ class Errand:
     hand: "Hand | None" = None
     report: Reference = None
     freight: Reference = None
+    fetching: Any = None  # Ray's future.
     answers: list[Answer] | None = None
     seconds: float = 0.0
     losses: int = 0
@@ -55,9 +58,25 @@ class Errand:
         """Return the jobs in order."""
         return [job for group in self.groups for job in group]
 
+    def fetched(self) -> Sequence[Incoming] | None:
+        """Return the freight, or None if it is not here after a moment.
+
+        Raises:
+            ObjectLostError: If the cluster has it no more.
+        """
+        if self.fetching is None:
+            if ray.wait([self.freight], timeout=0)[0]:
+                return cast(Sequence[Incoming], ray.get(self.freight))
+            # In the background: a wait that is given up would begin anew.
+            self.fetching = self.freight.future()
+        try:
+            return cast(Sequence[Incoming], self.fetching.result(_GLANCE_S))
+        except TimeoutError:
+            return None
+
     def forget(self) -> None:
         """Let go of what came of it, so that the cluster can."""
-        self.hand = self.report = self.freight = self.answers = None
+        self.hand = self.report = self.freight = self.fetching = self.answers = None
 
 
 @dataclass(eq=False)
@@ -72,7 +91,7 @@ class Hand:
 class Crew:
     """The workers of a run, as many as it was given."""
 
-    def __init__(self, terms: Terms, cluster: Cluster, *, buffers: int) -> None:
+    def __init__(self, terms: Terms, cluster: Cluster, device: str, *, buffers: int) -> None:
         """Start the workers; they are ready when the cluster has processors for them.
 
         Raises:
@@ -85,14 +104,14 @@ class Crew:
             )
         self._actors = ray.remote(RemoteWorker).options(
             num_cpus=1,
-            num_gpus=_gpu_share(terms, cluster),
+            num_gpus=_gpu_share(terms, cluster) if device == "cuda" else 0,
             max_restarts=0,
             scheduling_strategy="SPREAD",
         )
         self._begun_with = (
             ray.put(terms.examples.arrays()),
-            terms.trainer,
-            terms.device,
+            terms.trainer_on(device),
+            device,
         )
         self._buffers = buffers
         self._plan = terms.plan
@@ -126,7 +145,7 @@ class Crew:
         )
         hand.errands.append(errand)
 
-    def wait(self) -> Hand | None:
+    def wait(self, *, patience_s: float) -> Hand | None:
         """Wait until something happened; return a worker that was lost with what it had.
 
         Raises:
@@ -135,8 +154,10 @@ class Crew:
         expected = {
             one.ready or one.errands[0].report: one for one in self._hands if _is_awaited(one)
         }
-        arrived, _ = ray.wait(list(expected), num_returns=1, timeout=_PATIENCE_S)
-        if not arrived and not any(one.ready is None for one in self._hands):
+        arrived, _ = (
+            ray.wait(list(expected), num_returns=1, timeout=patience_s) if expected else ((), ())
+        )
+        if patience_s and not arrived and not any(one.ready is None for one in self._hands):
             tell(["no node of the cluster has a free processor: the run waits for one"])
         for reference in arrived:
             hand = expected[reference]
@@ -197,8 +218,6 @@ def _is_awaited(hand: Hand) -> bool:
 
 def _gpu_share(terms: Terms, cluster: Cluster) -> float:
     """Return a worker's part of a GPU, so that all workers find a place."""
-    if terms.device != "cuda":
-        return 0
     if not cluster.gpu_count:
         raise EngineError("--device cuda: no node of the cluster has a GPU")
     return 1 / math.ceil(terms.worker_count / cluster.gpu_count)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from models.plan.plan import Plan
 from simulation.engines.cluster import Cluster
-from simulation.engines.crew import Crew, Errand, Hand, Reference
+from simulation.engines.crew import PATIENCE_S, Crew, Errand, Hand, Reference
 from simulation.engines.errands import Incoming, keep, outgoing
 from simulation.workers.engine import Generated, Terms, WorkerError
 from simulation.workers.jobs import Answer, Job
@@ -32,7 +32,7 @@ _SHORT_ERRAND_S = 0.02
 class RayWorkers:
     """The workers of one run on a cluster that this process is joined to."""
 
-    def __init__(self, terms: Terms, cluster: Cluster) -> None:
+    def __init__(self, terms: Terms, *, cluster: Cluster, device: str = "cpu") -> None:
         """Start the workers.
 
         Raises:
@@ -40,7 +40,7 @@ class RayWorkers:
                 for, or a node's object store is too small.
         """
         self._worker_count, self._together = terms.worker_count, terms.together
-        self._crew = Crew(terms, cluster, buffers=_MOST_GROUPS * terms.together)
+        self._crew = Crew(terms, cluster, device, buffers=_MOST_GROUPS * terms.together)
         self._calls = 0
         self._begin(terms.plan)
 
@@ -142,15 +142,19 @@ class _Call:
         """Return an errand's answers and what it leaves, however often it has to be done."""
         while True:
             self._send()
-            while errand.answers is None:
-                lost = self._crew.wait()
-                if lost is not None:
-                    self._take_back(lost)
-                self._send()
-            try:
-                return errand.answers, ray.get(errand.freight)
-            except ObjectLostError:
-                self._redo([errand])
+            answers = errand.answers
+            if answers is not None:
+                try:
+                    freight = errand.fetched()
+                except ObjectLostError:
+                    self._redo([errand])
+                    continue
+                if freight is not None:
+                    return answers, freight
+            # While freight is on its way, only look whether its worker was lost.
+            lost = self._crew.wait(patience_s=PATIENCE_S if answers is None else 0)
+            if lost is not None:
+                self._take_back(lost)
 
     def _send(self) -> None:
         """Send errands as long as workers are free, and not too many results wait."""

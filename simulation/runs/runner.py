@@ -9,6 +9,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,8 +125,7 @@ def run_simulation(
             states=folder.states,
             optimisers=folder.optimisers,
             together=options.together,
-            device=options.device,
-            engine=options.engine,
+            engine=partial(options.engine, device=options.device),
         ) as pool,
     ):
         return _Run(

@@ -5,10 +5,12 @@ the jobs, so the sum over a cohort has the same bits on every engine.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
+from edge_client.training.local_round import LocalTrainer
 from models.plan.plan import Plan
 from simulation.population.examples import SharedExamples
 from simulation.workers.jobs import Answer, Job, TrainerFactory
@@ -27,18 +29,20 @@ class Terms(NamedTuple):
     Attributes:
         plan: The plan that they begin with.
         examples: Everybody's examples.
-        trainer: Makes what trains clients one by one.
-        device: ``cpu`` or ``cuda``.
+        trainer: Makes what trains clients one by one; None for ``LocalTrainer`` on the device.
         together: Clients that a worker trains at once.
         worker_count: Number of workers, at least 1.
     """
 
     plan: Plan
     examples: SharedExamples
-    trainer: TrainerFactory
-    device: str
+    trainer: TrainerFactory | None
     together: int
     worker_count: int
+
+    def trainer_on(self, device: str) -> TrainerFactory:
+        """Return what makes trainers, for ``cpu`` or ``cuda``."""
+        return self.trainer or partial(LocalTrainer, device=device, seeded=True)
 
 
 class Workers(Protocol):
@@ -76,5 +80,9 @@ class Workers(Protocol):
         ...
 
 
-Engine = Callable[[Terms], Workers]
-"""Start the workers of a run."""
+class Engine(Protocol):
+    """A way to start the workers of a run, on ``cpu`` or ``cuda``."""
+
+    def __call__(self, terms: Terms, *, device: str = "cpu") -> Workers:
+        """Start them; ComputeError or EngineError if there is no such device."""
+        ...

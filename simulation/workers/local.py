@@ -20,14 +20,15 @@ from simulation.workers.shared_buffers import share_tensors
 class LocalWorkers:
     """The processes of one run on this machine."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, *, device: str = "cpu") -> None:
         """Start the processes.
 
         Raises:
             ComputeError: If this machine has no such device.
         """
-        resolve_device(terms.device)
+        resolve_device(device)
         self._terms = terms
+        self._device = device
         self._start(terms.plan)
 
     def _start(self, plan: Plan) -> None:
@@ -35,7 +36,13 @@ class LocalWorkers:
         self._tensors = share_tensors(
             plan, worker_count=terms.worker_count, together=terms.together
         )
-        setting = Setting(plan.encode(), self._tensors, terms.examples, terms.trainer, terms.device)
+        setting = Setting(
+            plan.encode(),
+            self._tensors,
+            terms.examples,
+            terms.trainer_on(self._device),
+            self._device,
+        )
         self._processes = WorkerProcesses(setting, terms.worker_count)
 
     def use(self, plan: Plan) -> None:

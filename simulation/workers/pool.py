@@ -14,7 +14,6 @@ from typing import Self
 
 from torch import Tensor
 
-from edge_client.training.local_round import LocalTrainer
 from models.plan.plan import Plan, upload_schema
 from models.tasks.keystrokes import KeystrokeCounts
 from models.tasks.metrics import Counts
@@ -48,7 +47,6 @@ class WorkerPool:
         states: StateShelf | None = None,
         optimisers: StateShelf | None = None,
         together: int = 1,
-        device: str = "cpu",
         engine: Engine = LocalWorkers,
     ) -> None:
         """Start the workers.
@@ -57,11 +55,10 @@ class WorkerPool:
             examples: Examples of every client and evaluation user by name, of the plan's task.
             worker_count: Number of workers, at least 1.
             trainer: Makes what trains clients one by one, importable by name in another process;
-                ``LocalTrainer`` on the device if absent.
+                ``LocalTrainer`` on the engine's device if absent.
             states: Place of clients' personal states; None where the method keeps none.
             optimisers: Place of their optimisers' states; None where the plan keeps none.
             together: Clients that a worker trains at once, at least 1.
-            device: ``cpu``, or ``cuda`` for all workers.
             engine: Starts the workers; on this machine if absent.
 
         Raises:
@@ -85,8 +82,7 @@ class WorkerPool:
             Terms(
                 plan,
                 SharedExamples.pack(examples),
-                trainer or partial(LocalTrainer, device=device, seeded=True),
-                device,
+                trainer,
                 together,
                 worker_count,
             )
