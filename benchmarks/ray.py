@@ -7,6 +7,8 @@ Figures (``--json`` prints them as one object):
     local_overhead_ms
                      The same on this machine's worker processes, in the same run; the
                      ``overhead_ms`` of ``benchmarks.simulation``.
+    ray_processor_ms, local_processor_ms
+                     Both by processor time of all processes, mean round.
     same_bits        1 if both engines' models have the same digest, else the benchmark fails.
     driver_rss_mb_100_clients, driver_rss_mb_1000_clients
                      Largest memory of the process that runs the rounds, MB, with a hundred and then
@@ -46,6 +48,8 @@ def measure_overhead(repeats: int) -> dict[str, float]:
     return {
         "ray_overhead_ms": min(few.seconds) / CLIENTS * 1e3,
         "local_overhead_ms": min(local.seconds) / CLIENTS * 1e3,
+        "ray_processor_ms": few.processor_s / CLIENTS * 1e3,
+        "local_processor_ms": local.processor_s / CLIENTS * 1e3,
         "same_bits": 1,
         f"driver_rss_mb_{CLIENTS}_clients": few.rss_bytes / 1e6,
         f"driver_rss_mb_{MANY_CLIENTS}_clients": many.rss_bytes / 1e6,

@@ -86,10 +86,19 @@ class Rounds:
             federation = Federation(config, plan, list(text), pool)
             federation.run_round()
             watch.start()
+            worked = _processor_seconds()
             for _ in range(rounds):
                 started = time.perf_counter()
                 federation.run_round()
                 self.seconds.append(time.perf_counter() - started)
             watch.stop()
+            self.processor_s = (_processor_seconds() - worked) / rounds
         self.rss_bytes = watch.peak_bytes
         self.digest = parameters_sha256(federation.parameters)
+
+
+def _processor_seconds() -> float:
+    """Return the processor time of this process and all that it started."""
+    this = psutil.Process()
+    times = [one.cpu_times() for one in [this, *this.children(recursive=True)]]
+    return float(sum(time.user + time.system for time in times))

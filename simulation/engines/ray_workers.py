@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from ray.exceptions import ObjectLostError
 from torch import Tensor
 
-from models.plan.plan import Plan
-from simulation.engines.cluster import Cluster
+from models.plan.plan import Plan, released_schema
+from models.vector.schema import BYTES_PER_ELEMENT
+from simulation.engines.cluster import Cluster, EngineError, live_nodes
 from simulation.engines.crew import PATIENCE_S, Crew, Errand, Hand, Reference
 from simulation.engines.errands import Incoming, keep, outgoing
 from simulation.workers.engine import Generated, Terms, WorkerError
 from simulation.workers.jobs import Answer, Job
-from simulation.workers.shared_buffers import group_count, sent_bytes
+from simulation.workers.shared_buffers import GROUPS_PER_WORKER, group_count, sent_bytes
 
 _MOST_LOSSES = 3
 _MOST_GROUPS = 8  # Of an errand; more would gain nothing.
@@ -39,6 +40,7 @@ class RayWorkers:
             EngineError: If the cluster cannot have so many workers, has no GPU and one is asked
                 for, or a node's object store is too small.
         """
+        _check_memory(terms)
         self._worker_count, self._together = terms.worker_count, terms.together
         self._crew = Crew(terms, cluster, device, buffers=_MOST_GROUPS * terms.together)
         self._calls = 0
@@ -103,6 +105,24 @@ class RayWorkers:
             self._update = torch.empty(len(update))
         np.copyto(self._update.numpy(), update)
         return self._update
+
+
+def _check_memory(terms: Terms) -> None:
+    """Check that each node can hold the examples, the parameters and what its workers send."""
+    plan = terms.plan
+    released = released_schema(plan).element_count * BYTES_PER_ELEMENT
+    update = sent_bytes(plan) * terms.together * GROUPS_PER_WORKER
+    for node in live_nodes():
+        there = node["Resources"]
+        worker_count = min(terms.worker_count, int(there["CPU"]))
+        wanted = terms.examples.arrays().nbytes + released + worker_count * update
+        held = int(there.get("object_store_memory", 0))
+        if held < wanted:
+            raise EngineError(
+                f"node {node['NodeManagerHostname']}: its object store holds {held >> 20} MiB, and "
+                f"this run wants {(wanted >> 20) + 1}: start Ray there with "
+                f"--object-store-memory {wanted}"
+            )
 
 
 class _Call:

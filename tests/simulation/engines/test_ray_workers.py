@@ -163,6 +163,39 @@ def test_a_node_with_other_software_is_refused_by_its_name(
     assert line in str(refused.value)
 
 
+def test_a_run_that_needs_more_memory_than_a_node_has_says_how_much(
+    configured: Configured, population: TextPopulation, joined: Cluster
+) -> None:
+    config, _ = configured()
+    plan = make_plan(config, "0" * 32, vocabulary=population.vocabulary)
+    # 112 MiB of words, and a node has 100.
+    long = {"device-0001": torch.zeros(14 << 20, dtype=torch.int64)}
+
+    with pytest.raises(EngineError, match=r"holds 100 MiB, and this run wants 113: .*memory 117"):
+        WorkerPool(plan, long, worker_count=1, engine=engine_on(joined))
+
+
+def test_a_cluster_with_too_few_processors_says_how_many_it_has(
+    configured: Configured, population: TextPopulation, joined: Cluster
+) -> None:
+    config, _ = configured()
+    plan = make_plan(config, "0" * 32, vocabulary=population.vocabulary)
+
+    with pytest.raises(EngineError, match="has 2 processors, and 3 workers need one each"):
+        WorkerPool(plan, population.clients, worker_count=3, engine=engine_on(joined))
+
+
+def test_a_cluster_without_gpus_is_asked_for_none(
+    configured: Configured, population: TextPopulation, joined: Cluster
+) -> None:
+    config, _ = configured()
+    plan = make_plan(config, "0" * 32, vocabulary=population.vocabulary)
+    engine = partial(engine_on(joined), device="cuda")
+
+    with pytest.raises(EngineError, match="no node of the cluster has a GPU"):
+        WorkerPool(plan, population.clients, worker_count=1, engine=engine)
+
+
 def test_a_worker_that_dies_is_replaced_and_the_bits_stay(
     configured: Configured, population: TextPopulation, joined: Cluster, tmp_path: Path
 ) -> None:
