@@ -1,6 +1,7 @@
 """The work of the subcommands once their arguments are read."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ from server.config.federation import ConfigError
 from server.config.start_lines import outlook
 from simulation.config.overrides import Override
 from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
+from simulation.engines.cluster import Cluster, cluster_for
 from simulation.figures.followed import nothing_to_follow
 from simulation.figures.metrics import Figures, read_metrics, round_of
 from simulation.figures.plots import plot_runs
@@ -38,6 +40,8 @@ class Request(NamedTuple):
         until: When to stop early.
         method: Personalisation method in place of the file's, or None.
         together: Clients that one process trains at once.
+        engine: ``local`` or ``ray``.
+        address: The Ray cluster's; None for one of this machine alone.
     """
 
     name: str
@@ -49,6 +53,8 @@ class Request(NamedTuple):
     with_tensorboard: bool = False
     together: int = 1
     device: str = "cpu"
+    engine: str = "local"
+    address: str | None = None
 
     @property
     def short_name(self) -> str:
@@ -67,6 +73,13 @@ class Request(NamedTuple):
         if self.method is not None:
             tables["personalisation"] = method_table(self.method, tables)
         return tables
+
+    def cluster(self) -> AbstractContextManager[Cluster | None]:
+        """Return the cluster to work on, to be entered; None of it where this machine does.
+
+        Entering raises EngineError as ``simulation.engines.cluster.cluster_for``.
+        """
+        return cluster_for(self.engine, self.address, worker_count=self.worker_count)
 
     def judged_by(self) -> str:
         """Return the final figure that runs of this task are compared by, errors as ``tables``."""
