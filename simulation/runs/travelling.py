@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from simulation.runs.checkpoint import FINAL_FILE
 
 _STORE = "store.sqlite"
 _OF_STORE = (f"{_STORE}-wal", f"{_STORE}-shm")
+_AFTER_LINKS = (FILE_NAME, FINAL_FILE)
 Signature = tuple[int, ...]
 
 
@@ -54,9 +55,19 @@ class Sender:
         self._folder = folder
         self._sent: dict[str, Signature] = {}
 
+    def skip(self) -> None:
+        """Take what lies there now for sent."""
+        self._sent = {
+            name: _signature(path)
+            for name, path in _entries(self._folder)
+            if path.is_file() and not path.is_symlink()
+        }
+
     def changes(self) -> Changes:
         """Return what changed since the last call, at first everything; while nobody writes."""
-        folders, files, links = {}, {}, {}
+        folders: dict[str, int] = {}
+        files: dict[str, File] = {}
+        links: dict[str, str] = {}
         found: dict[str, Signature] = {}
         for name, path in _entries(self._folder):
             if path.is_symlink():
@@ -81,24 +92,16 @@ def put(changes: Changes, folder: Path) -> None:
     for name, mode in changes.folders.items():
         (folder / name).mkdir(exist_ok=True)
         (folder / name).chmod(mode)
-    for name in sorted(changes.files, key=_turn):
-        if _turn(name) > _LINKS:
-            break
+    last = [name for name in _AFTER_LINKS if name in changes.files]
+    # The ledger is one of the first, but after the models that it names.
+    first = sorted(changes.files.keys() - set(last), key=lambda name: (name == _STORE, name))
+    for name in first:
         _write(folder / name, changes.files[name])
     for name, target in changes.links.items():
         _point(folder / name, target)
-    for name in sorted(changes.files, key=_turn):
-        if _turn(name) > _LINKS:
-            _write(folder / name, changes.files[name])
+    for name in last:
+        _write(folder / name, changes.files[name])
     _remove_others(changes, folder)
-
-
-_MODELS, _LEDGER, _LINKS, _FIGURES, _FINAL = range(5)
-
-
-def _turn(name: str) -> int:
-    """Return when a file is written, among the others."""
-    return {_STORE: _LEDGER, FILE_NAME: _FIGURES, FINAL_FILE: _FINAL}.get(name, _MODELS)
 
 
 def _entries(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -131,7 +134,7 @@ def _write(path: Path, file: File) -> None:
     if path.name == _STORE:
         # The log of a store that was left in the middle would be read into the one that comes.
         fold_store(path.parent)
-    write_atomically(path, file.content, file.mode, flush=False)
+    write_atomically(path, file.content, file.mode)
 
 
 def fold_store(folder: Path) -> None:
@@ -159,15 +162,3 @@ def _remove_others(changes: Changes, folder: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-
-
-def checked_name(name: str) -> str:
-    """Return a path that stays in its folder.
-
-    Raises:
-        ValueError: If it does not.
-    """
-    parts = PurePosixPath(name).parts
-    if not parts or name.startswith("/") or ".." in parts:
-        raise ValueError(f"a file of a run must lie in its folder, got {name!r}")
-    return name

@@ -7,13 +7,12 @@ its population alone.
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from simulation.config.simulation import SimulationConfig
 from simulation.figures.metrics import Figures, read_metrics, round_of
-from simulation.figures.progress import Both, Reporter
+from simulation.figures.progress import Both, Show
 from simulation.population.partition_record import keep_partition
 from simulation.population.population import Population
 from simulation.runs.runner import RunOptions, run_simulation
@@ -24,7 +23,7 @@ class WholeRun(NamedTuple):
 
     Attributes:
         name: What the run is called while it is under way.
-        population: Loads the population, or returns the one that is loaded: asked as late as can be.
+        population: Loads the population, or returns the loaded one; asked as late as can be.
         folder: The run's folder on this machine; what lies there is resumed.
         options: As ``run_simulation`` takes them. The reporter goes where the run goes, and may end
             it (``RunStoppedError``).
@@ -41,16 +40,6 @@ class WholeRun(NamedTuple):
     def first_round(self) -> int:
         """Return the round after the newest with figures."""
         return max((round_of(row) for row in read_metrics(self.folder)), default=0) + 1
-
-
-class Show(Protocol):
-    """A display of one run's rounds while the block lasts."""
-
-    def __call__(
-        self, name: str, *, first_round: int, last_round: int
-    ) -> AbstractContextManager[Reporter]:
-        """Show a run from its first round on."""
-        ...
 
 
 class Started(Protocol):
