@@ -6,8 +6,10 @@ is shown to anybody: what was released is never released again with other noise.
 """
 
 import pickle
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -64,7 +66,7 @@ def make_distant_run(
 ) -> Outcome:
     """Make a run or what is left of it, and return how it ended."""
     say(Begun())
-    with TemporaryDirectory(prefix="sotto-run-") as scratch:
+    with _without_main(), TemporaryDirectory(prefix="sotto-run-") as scratch:
         folder, config = Path(scratch) / "run", parcel.config
         put(parcel.content, folder)
         names = {str(folder): parcel.folder}
@@ -84,6 +86,17 @@ def make_distant_run(
         except Exception as raised:
             error = _travelling(raised, names)
         return Outcome(final, error, sender.changes())
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Hide what Ray started this process with: every process of a run's pool would import it."""
+    main = vars(sys.modules["__main__"])
+    file = main.pop("__file__", None)
+    try:
+        yield
+    finally:
+        main |= {} if file is None else {"__file__": file}
 
 
 class _Teller:
