@@ -10,6 +10,7 @@ from server.config.federation import ConfigError
 from server.config.start_lines import outlook
 from simulation.config.overrides import Override
 from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
+from simulation.engines.choice import engine_on, worker_count_on
 from simulation.engines.cluster import Cluster, cluster_for
 from simulation.figures.followed import nothing_to_follow
 from simulation.figures.metrics import Figures, read_metrics
@@ -23,7 +24,8 @@ from simulation.runs.runner import RunOptions
 from simulation.runs.starting import Place
 from simulation.runs.sweep import Cell, Row, cells, run_sweep
 from simulation.runs.whole_run import WholeRun, run_here
-from simulation.workers.processes import processor_count
+from simulation.workers.engine import Engine
+from simulation.workers.local import LocalWorkers
 
 _JUDGED_BY = {
     "image_classification": "accuracy",
@@ -87,7 +89,7 @@ class Request(NamedTuple):
         """Return where whole runs are made, a command's of which there are many."""
         return Place(self.engine, self.address, self.worker_count, self.device)
 
-    def options(self, *, worker_count: int) -> RunOptions:
+    def options(self, *, worker_count: int, engine: Engine = LocalWorkers) -> RunOptions:
         """Return the options of each run."""
         return RunOptions(
             worker_count=worker_count,
@@ -95,6 +97,7 @@ class Request(NamedTuple):
             until=self.until,
             together=self.together,
             device=self.device,
+            engine=engine,
         )
 
     def judged_by(self) -> str:
@@ -116,9 +119,12 @@ def run_one(request: Request, *, out: Path | None) -> Figures:
     tell(f"privacy: {line}" for line in outlook(config))
     if config.growth_told:
         tell([f"growth: {config.growth_told}"])
-    options = request.options(worker_count=request.worker_count or processor_count())
-    run = WholeRun(folder.name, config, tables, lambda: population, folder, options)
-    final = run_here(run, ProgressReport)
+    with request.cluster() as cluster:
+        options = request.options(
+            worker_count=worker_count_on(cluster, request.worker_count), engine=engine_on(cluster)
+        )
+        run = WholeRun(folder.name, config, tables, lambda: population, folder, options)
+        final = run_here(run, ProgressReport)
     return {**final, "seconds": _seconds(folder), "out": str(folder)}
 
 

@@ -21,7 +21,7 @@ from simulation.runs.checkpoint import FINAL_FILE
 from simulation.runs.distant_run import Begun, Outcome, Parcel, RoundTold, make_distant_run
 from simulation.runs.travelling import Sender, fold_store, put
 from simulation.runs.whole_run import LocalStarter, Started, WholeRun
-from simulation.workers.processes import WorkerError
+from simulation.workers.engine import WorkerError
 
 _FRUITLESS = 3
 """Times that a run may be lost without a new round in between."""

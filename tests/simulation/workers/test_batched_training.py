@@ -39,7 +39,7 @@ from simulation.workers.batched_training import BatchedTrainer, ClientWork
 from simulation.workers.dropout_masks import DropoutMasks
 from simulation.workers.jobs import Trained
 from simulation.workers.pool import WorkerPool
-from simulation.workers.processes import WorkerError
+from simulation.workers.engine import WorkerError
 from simulation.workers.state_shelf import StateShelf
 from simulation.workers.together import TogetherError
 

@@ -17,7 +17,7 @@ from simulation.config.simulation import SimulationConfig
 from simulation.population.population import Population
 from simulation.workers.jobs import Trained
 from simulation.workers.pool import WorkerPool
-from simulation.workers.processes import WorkerError
+from simulation.workers.engine import WorkerError
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, object]]]
 
