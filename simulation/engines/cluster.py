@@ -20,6 +20,7 @@ from simulation.engines.installed import Installed, difference, installed
 from simulation.workers.processes import processor_count
 
 _CONNECT_S = 5.0
+_LONGEST_PLACE = 18
 _CLIENT = "ray://"
 _AUTO = "auto"
 
@@ -240,8 +241,10 @@ def _own_folder(address: str | None) -> Iterator[Path | None]:
     if address is not None:
         yield None
         return
-    # The path of a socket has at most 107 bytes, and Ray appends 60.
-    folder = Path(tempfile.mkdtemp(prefix="sotto-ray-", dir="/tmp"))
+    # The path of a socket has at most 107 bytes, and Ray appends up to 70.
+    usual = tempfile.gettempdir()
+    place = usual if len(usual) <= _LONGEST_PLACE else "/tmp"  # noqa: S108
+    folder = Path(tempfile.mkdtemp(prefix="sotto-ray-", dir=place))
     try:
         yield folder
     finally:

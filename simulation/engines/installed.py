@@ -8,7 +8,10 @@ import hashlib
 import platform
 import socket
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from pathlib import Path
+
+from protos.version import VERSION
 
 Installed = Mapping[str, str]
 """Names of what is installed, and their versions."""
@@ -19,25 +22,21 @@ _HOST = "host"
 
 def installed() -> dict[str, str]:
     """Return the versions of Python, sotto, its sources and torch on this machine, and its name."""
-    import torch
-
-    from protos.version import VERSION
-
     return {
         _HOST: socket.gethostname(),
         "Python": platform.python_version(),
         "sotto": VERSION,
         "sotto's sources": _sources_sha256()[:12],
-        "torch": torch.__version__,
+        "torch": version("torch"),
     }
 
 
 def difference(ours: Installed, node: Installed) -> str | None:
     """Return one line that names what differs on a node from here, or None if nothing does."""
     differing = [
-        f"{name} {version} there, {ours[name]} here"
-        for name, version in node.items()
-        if name != _HOST and version != ours.get(name)
+        f"{name} {theirs} there, {ours[name]} here"
+        for name, theirs in node.items()
+        if name != _HOST and theirs != ours.get(name)
     ]
     if not differing:
         return None
