@@ -37,9 +37,9 @@ from models.tasks.image_classification import LabelledImages
 from privacy.noise.settings import NoNoise, PrivacySettings
 from simulation.workers.batched_training import BatchedTrainer, ClientWork
 from simulation.workers.dropout_masks import DropoutMasks
+from simulation.workers.engine import WorkerError
 from simulation.workers.jobs import Trained
 from simulation.workers.pool import WorkerPool
-from simulation.workers.engine import WorkerError
 from simulation.workers.state_shelf import StateShelf
 from simulation.workers.together import TogetherError
 
