@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 from weakref import ref
 
 from simulation.engines.node_tasks import Ended, Lost, NodeTasks, Said
-from simulation.figures.metrics import Figures
+from simulation.figures.metrics import Figures, round_of
 from simulation.figures.progress import Quiet, Reporter, RunStoppedError, Show, tell
 from simulation.population.partition_record import keep_partition
 from simulation.population.population import Population
@@ -141,11 +141,12 @@ class ClusterStarter:
             return
         if message.changes is not None:
             put(message.changes, job.run.folder)
-        job.has_advanced = True
+        job.advance(round_of(message.figures))
         job.reporter.round_finished(message.figures)
 
     def _finish(self, job: "_Job", outcome: Outcome) -> None:
-        put(outcome.changes, job.run.folder)
+        if outcome.changes is not None:
+            put(outcome.changes, job.run.folder)
         self._end(job, outcome.error or outcome.final or {})
 
     def _end(self, job: "_Job", outcome: Figures | Exception) -> None:
@@ -161,8 +162,7 @@ class ClusterStarter:
 
     def _go_on(self, job: "_Job", why: str) -> None:
         """Start a run again whose node died, unless that leads nowhere."""
-        job.losses = 1 if job.has_advanced else job.losses + 1
-        job.has_advanced = False
+        job.losses += 1
         job.shown.close()
         if job.losses < _FRUITLESS:
             tell([f"{job.run.name} is lost, and goes on from what had arrived: {why}"])
@@ -202,8 +202,8 @@ class _Job:
     Attributes:
         population: What stands for it on the cluster; so ``start``.
         key: Its present task.
-        has_advanced: Whether a round was finished since it was begun or lost.
-        losses: How often it was lost without one in between.
+        newest: Its newest round, on whatever node.
+        losses: How often it was lost since that round was new.
         outcome: Final figures or the error that ended it; None while it goes on.
     """
 
@@ -212,11 +212,16 @@ class _Job:
         self.population: object = None
         self.start: object = None
         self.key = 0
-        self.has_advanced = False
+        self.newest = 0
         self.losses = 0
         self.shown = ExitStack()
         self.reporter: Reporter = Quiet()
         self.outcome: Figures | Exception | None = None
+
+    def advance(self, round_number: int) -> None:
+        """Note a round; one that was made before, on a node that died, is no advance."""
+        if round_number > self.newest:
+            self.newest, self.losses = round_number, 0
 
     def end(self, outcome: Figures | Exception) -> None:
         """Note how the run ended."""

@@ -39,11 +39,14 @@ class RoundTold(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The end of a run: its figures or an error, and what changed in its folder since the last."""
+    """The end of a run: its figures or an error, and what changed in its folder since the last.
+
+    ``changes`` are None if the node could not even make the folder.
+    """
 
     final: dict[str, Value] | None
     error: Exception | None
-    changes: Changes
+    changes: Changes | None
 
 
 class Parcel(NamedTuple):
@@ -66,26 +69,35 @@ def make_distant_run(
 ) -> Outcome:
     """Make a run or what is left of it, and return how it ended."""
     say(Begun())
-    with _without_main(), TemporaryDirectory(prefix="sotto-run-") as scratch:
-        folder, config = Path(scratch) / "run", parcel.config
-        put(parcel.content, folder)
-        names = {str(folder): parcel.folder}
-        if start is not None:
-            here = Path(scratch) / "start"
-            put(start, here)
-            names[str(here)] = str(config.start_from)
-            config = msgspec.structs.replace(config, start_from=str(here))
-        sender = Sender(folder)
-        sender.skip()
-        teller = _Teller(say, sender, always_sends=config.privacy.guarantees_privacy)
-        options = parcel.options._replace(reporter=Both(teller, parcel.options.reporter))
-        final, error = None, None
-        try:
-            final = dict(run_simulation(config, parcel.tables, population, folder, options))
-        # Reported at home, where it means what it means for a run there.
-        except Exception as raised:
-            error = _travelling(raised, names)
-        return Outcome(final, error, sender.changes())
+    try:
+        with _without_main(), TemporaryDirectory(prefix="sotto-run-") as scratch:
+            return _made(say, parcel, population, start, Path(scratch))
+    except OSError as error:  # The node's disk is full.
+        return Outcome(None, error, None)
+
+
+def _made(
+    say: Say, parcel: Parcel, population: Population, start: Changes | None, scratch: Path
+) -> Outcome:
+    folder, config = scratch / "run", parcel.config
+    put(parcel.content, folder)
+    names = {str(folder): parcel.folder}
+    if start is not None:
+        here = scratch / "start"
+        put(start, here)
+        names[str(here)] = str(config.start_from)
+        config = msgspec.structs.replace(config, start_from=str(here))
+    sender = Sender(folder)
+    sender.skip()
+    teller = _Teller(say, sender, always_sends=config.privacy.guarantees_privacy)
+    options = parcel.options._replace(reporter=Both(teller, parcel.options.reporter))
+    final, error = None, None
+    try:
+        final = dict(run_simulation(config, parcel.tables, population, folder, options))
+    # Raised at home, where it means what it means of a run there.
+    except Exception as raised:
+        error = _travelling(raised, names)
+    return Outcome(final, error, sender.changes())
 
 
 @contextmanager

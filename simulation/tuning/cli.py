@@ -22,6 +22,8 @@ examples:
   all noise modes, with the multiplier between 0.5 and 8:
     sotto-simulate tune keyboard-tiny --public --target-epsilon 8 \\
       --modes central,local,ftrl --search noise_multiplier=0.5..8
+  eight trials at a time on a Ray cluster:
+    sotto-simulate tune keyboard-sms --public --target-epsilon 8 --batch 8 --engine ray
   on private data, compared on a public text:
     sotto-simulate tune keyboard-central --target-epsilon 8 --score-text public.txt \\
       --set privacy.noise_multiplier=3

@@ -1,4 +1,4 @@
-"""What runs on a cluster leave here, and when they are begun again; this process plays the nodes."""
+"""What runs on a cluster leave here, and when they begin again; this process plays the nodes."""
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
@@ -110,7 +110,8 @@ def test_a_run_under_a_guarantee_never_releases_a_round_again(
 def test_a_run_that_is_lost_again_and_again_fails_with_what_to_do(
     configured: Configured, population: TextPopulation, tmp_path: Path
 ) -> None:
-    nodes = Nodes(1, 1, 1)
+    # Round 1 is new the first time only.
+    nodes = Nodes(2, 2, 2)
 
     with (
         on(nodes) as starter,

@@ -221,3 +221,54 @@ def test_modes_and_rules_take_turns_and_are_not_held_against_each_other(
 
     assert {kind: len(bars) for kind, bars in seen.items()} == dict.fromkeys(both.kinds, 3)
     assert len(found) == 12
+
+
+@pytest.mark.slow
+def test_a_batch_is_drawn_first_and_judged_by_what_was_known_before_it(
+    tables: dict[str, Any], population: Population, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five trials, two at a time, each better than the one before."""
+    happened: list[str] = []
+
+    def measure(candidate: Candidate, number: int, bar: Bar) -> Measurement:
+        # What trials came to before this batch, and not what its first one came to.
+        known = min((100.0 - 10 * one for one in range(number - number % 2)), default=math.inf)
+        assert not bar.is_hopeless(1.0, known)
+        assert number < 2 or bar.is_hopeless(1.0, known * 1.2)
+        happened.append(f"measured {number}")
+        return Measurement(
+            candidate=candidate,
+            name=candidate.mode,
+            rule=candidate.rule,
+            epsilon=1.0,
+            slot_count=9,
+            noise_std=1.0,
+            perplexity=100.0 - 10 * number,
+            perplexity_spread=0.0,
+            recall=0.0,
+            recall_spread=0.0,
+            seeds=(1,),
+        )
+
+    def try_candidate(self: Laboratory, candidate: Candidate, bar: Bar) -> StandIn:
+        number = sum(line.startswith("drawn") for line in happened)
+        happened.append(f"drawn {number}")
+        return StandIn(partial(measure, candidate, number, bar))
+
+    monkeypatch.setattr(Laboratory, "try_candidate", try_candidate)
+
+    search(
+        space("noise_multiplier=0.5..8"),
+        laboratory(tables, population, tmp_path),
+        trial_count=5,
+        batch=2,
+        folder=tmp_path,
+        seed=1,
+        after_trial=lambda *_: None,
+    )
+
+    assert happened == [
+        *("drawn 0", "drawn 1", "measured 0", "measured 1"),
+        *("drawn 2", "drawn 3", "measured 2", "measured 3"),
+        *("drawn 4", "measured 4"),
+    ]
