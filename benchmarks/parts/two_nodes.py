@@ -30,9 +30,11 @@ class TwoNodes:
             "num_cpus": 1,
             "object_store_memory": _OBJECT_STORE_BYTES,
             "include_dashboard": False,
+            "include_log_monitor": False,
             "node_ip_address": "127.0.0.1",
         }
-        head: Mapping[str, object] = {**common, "temp_dir": str(folder)}
+        # A process less: nobody adds nodes by himself.
+        head: Mapping[str, object] = {**common, "temp_dir": str(folder), "no_monitor": True}
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self._second = self._cluster.add_node(**common)
 

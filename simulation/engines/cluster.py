@@ -139,8 +139,10 @@ def _start(ray: Any, folder: Path, processors: int, object_store_bytes: int | No
             _temp_dir=str(folder),
             _node_ip_address=_LOOPBACK,
         )
-    except (ValueError, RuntimeError, OSError) as error:
-        raise EngineError(f"a Ray cluster of this machine did not start: {error}") from error
+    except Exception as error:  # Ray raises that itself where a process is late.
+        raise EngineError(
+            f"a Ray cluster of this machine did not start: {_first_lines(error)}"
+        ) from error
     addresses = {node["NodeManagerAddress"] for node in ray.nodes()}
     if addresses != {_LOOPBACK}:
         # Ray was imported before, with another setting.
@@ -155,7 +157,7 @@ def _join(ray: Any, address: str) -> None:
     _check_reachable(address)
     try:
         ray.init(address, log_to_driver=False, logging_level="ERROR")
-    except Exception as error:  # Ray raises RuntimeError, ConnectionError, its own errors, ...
+    except Exception as error:  # RuntimeError, ConnectionError, its own.
         raise EngineError(f"--address {address}: {_first_lines(error)}") from error
 
 
