@@ -1,5 +1,6 @@
 """Whole runs on a cluster of two nodes end as they do here, whatever is lost on the way."""
 
+import argparse
 import os
 import signal
 import time
@@ -13,6 +14,11 @@ import pytest
 import simulation.commands.runs
 import simulation.runs.starting
 from benchmarks.parts.two_nodes import TwoNodes
+from benchmarks.tables.arguments import Share
+from benchmarks.tables.definition import Row, TableDefinition
+from benchmarks.tables.maker import Maker, with_curve
+from benchmarks.tables.records import read_records
+from benchmarks.tables.report import write_report
 from server.releases.files import read_release
 from simulation.cli import main
 from simulation.config.simulation import SimulationConfig
@@ -38,7 +44,7 @@ QUIET = Quiet()
 
 
 class KillsItsNode(NamedTuple):
-    """After round 2, end the node that the run is on; on another node, wait for that first."""
+    """After round 1, end the node that the run is on; on another node, wait for that first."""
 
     victim: str
     trace: Path
@@ -46,7 +52,7 @@ class KillsItsNode(NamedTuple):
     def round_finished(self, figures: Figures) -> None:
         import ray
 
-        if figures["round"] != 2 or self.trace.exists():
+        if figures["round"] != 1 or self.trace.exists():
             return
         if ray.get_runtime_context().get_node_id() == self.victim:
             self.trace.touch()
@@ -117,8 +123,8 @@ def test_an_interrupted_sweep_goes_on_with_what_is_finished(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scratch = Path(os.environ["TMPDIR"])
-    here = runs_of(configured, population, tmp_path / "here", 3, "rounds.cap=3")
-    there = runs_of(configured, population, tmp_path / "there", 3, "rounds.cap=3")
+    here = runs_of(configured, population, tmp_path / "here", 3, "rounds.cap=2")
+    there = runs_of(configured, population, tmp_path / "there", 3, "rounds.cap=2")
     expected = results(LocalStarter(quietly), here)
 
     def interrupt(done: int, count: int, ended: str | None) -> None:
@@ -215,7 +221,45 @@ def test_a_command_sweeps_and_audits_on_the_cluster_that_it_is_given(
         printed.append(capsys.readouterr())
 
     assert printed[1].out == printed[0].out
-    assert "base, seed 1: 1 of 1 done, 0 under way" in printed[1].err
+    assert "seed 1: 1 of 1 done, 0 under way" in " ".join(printed[1].err.split())
+
+
+def test_a_table_of_runs_on_the_cluster_has_the_records_of_one_made_here(
+    through_flags: None, tmp_path: Path
+) -> None:
+    small = ("rounds.cap=1", "vocabulary.size=50", "model.vocabulary_size=50")
+    table = TableDefinition(
+        title="Two rows",
+        preset="keyboard-tiny",
+        rows=(Row("mean", ('aggregation={rule="mean"}',)), Row("attentive", ())),
+        minutes=1,
+        figures=("test_perplexity",),
+        curve=None,
+        references=(),
+        settings=(*small, "data.client_count=60"),
+    )
+    records = []
+    for engine in ("local", "ray"):
+        arguments = argparse.Namespace(
+            data=None,
+            runs=tmp_path / engine,
+            work=tmp_path / engine / "work",
+            out=tmp_path / engine / "out",
+            workers=1,
+            together=1,
+            device="cpu",
+            share=Share(),
+            rounds=None,
+            engine=engine,
+            address=None,
+        )
+        maker = Maker(arguments, "benchmarks.test", write_report, with_curve)
+        with maker.under_way({"two": table}):
+            maker.make("two", table)
+        records.append(read_records(tmp_path / engine / "two.jsonl"))
+
+    assert [record.row for record in records[0]] == ["mean", "attentive"]
+    assert records[1] == records[0]
 
 
 def test_more_processors_than_any_node_has_are_refused(joined: Cluster) -> None:
@@ -232,9 +276,9 @@ def test_eight_runs_of_which_some_lose_their_node_end_as_they_do_here(
     joined: Cluster,
     tmp_path: Path,
 ) -> None:
-    here = runs_of(configured, population, tmp_path / "here", 8, "rounds.cap=3")
+    here = runs_of(configured, population, tmp_path / "here", 8, "rounds.cap=2")
     killer = KillsItsNode(nodes.second, tmp_path / "killed")
-    there = runs_of(configured, population, tmp_path / "there", 8, "rounds.cap=3", reporter=killer)
+    there = runs_of(configured, population, tmp_path / "there", 8, "rounds.cap=2", reporter=killer)
     expected = results(LocalStarter(quietly), here)
 
     with on_cluster() as starter:
