@@ -88,7 +88,8 @@ class Rounds(Settled, frozen=True, kw_only=True):
 
     Attributes:
         rounds: Largest number of rounds (sets rounds.cap).
-        workers: Processes that train (default: one a processor core).
+        workers: Processes that train (default: one a processor core; on a cluster, in each run of a
+            sweep or a search, one).
         engine: Engine of the work: processes of this machine, or a Ray cluster (needs sotto[ray]).
         address: Ray cluster to run on: auto, HOST:PORT or ray://HOST:PORT (default: one of this
             machine alone, started and stopped with the command).

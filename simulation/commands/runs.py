@@ -1,7 +1,8 @@
 """The work of the subcommands once their arguments are read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,16 +13,19 @@ from simulation.config.simulation import SimulationConfig, config_from, read_tab
 from simulation.engines.choice import engine_on, worker_count_on
 from simulation.engines.cluster import Cluster, cluster_for
 from simulation.figures.followed import nothing_to_follow
-from simulation.figures.metrics import Figures, read_metrics, round_of
+from simulation.figures.metrics import Figures, read_metrics
 from simulation.figures.plots import plot_runs
 from simulation.figures.progress import ProgressReport, tell
 from simulation.figures.threshold import Threshold
 from simulation.population.dealing import build_population
-from simulation.population.partition_record import keep_partition
 from simulation.population.population import Population
 from simulation.runs.methods import method_table
-from simulation.runs.runner import RunOptions, run_simulation
+from simulation.runs.runner import RunOptions
+from simulation.runs.starting import Place
 from simulation.runs.sweep import Cell, Row, cells, run_sweep
+from simulation.runs.whole_run import WholeRun, run_here
+from simulation.workers.engine import Engine
+from simulation.workers.local import LocalWorkers
 
 _JUDGED_BY = {
     "image_classification": "accuracy",
@@ -81,6 +85,21 @@ class Request(NamedTuple):
         """
         return cluster_for(self.engine, self.address, worker_count=self.worker_count)
 
+    def place(self) -> Place:
+        """Return where whole runs are made, a command's of which there are many."""
+        return Place(self.engine, self.address, self.worker_count, self.device)
+
+    def options(self, *, worker_count: int, engine: Engine = LocalWorkers) -> RunOptions:
+        """Return the options of each run."""
+        return RunOptions(
+            worker_count=worker_count,
+            with_tensorboard=self.with_tensorboard,
+            until=self.until,
+            together=self.together,
+            device=self.device,
+            engine=engine,
+        )
+
     def judged_by(self) -> str:
         """Return the final figure that runs of this task are compared by, errors as ``tables``."""
         return _JUDGED_BY.get(self.tables().get("task", ""), "test_perplexity")
@@ -101,7 +120,11 @@ def run_one(request: Request, *, out: Path | None) -> Figures:
     if config.growth_told:
         tell([f"growth: {config.growth_told}"])
     with request.cluster() as cluster:
-        final = _run(request, config, tables, population, folder, cluster=cluster)
+        options = request.options(
+            worker_count=worker_count_on(cluster, request.worker_count), engine=engine_on(cluster)
+        )
+        run = WholeRun(folder.name, config, tables, lambda: population, folder, options)
+        final = run_here(run, ProgressReport)
     return {**final, "seconds": _seconds(folder), "out": str(folder)}
 
 
@@ -114,15 +137,24 @@ def sweep(request: Request, *, seeds: Sequence[int], out: Path | None, figure: s
         # A typo in the last cell is found now, not tonight.
         _checked(cell)
 
-    def run_cell(cell: Cell, seed: int, folder: Path) -> Figures:
-        seeded = {**cell.tables, "seed": seed}
-        config = config_from(seeded, cell.name)
-        return _run(request, config, seeded, populations.of(config), folder, cluster=cluster)
-
+    place = request.place()
     folder = out or Path("runs") / f"{request.short_name}-sweep"
-    with request.cluster() as cluster:
+    with place.starter() as starter:
+
+        def start_cell(cell: Cell, seed: int, folder: Path) -> Callable[[], Figures]:
+            seeded = {**cell.tables, "seed": seed}
+            config = config_from(seeded, cell.name)
+            options = request.options(worker_count=place.worker_count)
+            name, population = f"{cell.name}, seed {seed}", partial(populations.of, config)
+            return starter.start(WholeRun(name, config, seeded, population, folder, options)).result
+
         return run_sweep(
-            grid, seeds, folder, figure=figure, threshold=request.until, run_cell=run_cell
+            grid,
+            seeds,
+            folder,
+            figure=figure,
+            threshold=request.until,
+            start_cell=start_cell,
         )
 
 
@@ -174,28 +206,3 @@ class _PopulationCache:
         if self._population is None or key != self._key:
             self._population, self._key = build_population(config, self._data), key
         return self._population
-
-
-def _run(
-    request: Request,
-    config: SimulationConfig,
-    tables: Mapping[str, Any],  # TOML values.
-    population: Population,
-    folder: Path,
-    *,
-    cluster: Cluster | None,
-) -> Figures:
-    first = max((round_of(row) for row in read_metrics(folder)), default=0) + 1
-    if population.partition is not None:
-        keep_partition(folder, population.partition)
-    with ProgressReport(folder.name, first_round=first, last_round=config.rounds.cap) as report:
-        options = RunOptions(
-            worker_count=worker_count_on(cluster, request.worker_count),
-            with_tensorboard=request.with_tensorboard,
-            reporter=report,
-            until=request.until,
-            together=request.together,
-            device=request.device,
-            engine=engine_on(cluster),
-        )
-        return run_simulation(config, tables, population, folder, options)
