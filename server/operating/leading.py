@@ -132,9 +132,9 @@ class _Standby:
 
     async def wait(self, here: Path, run: str) -> bool:
         """Return True once this process leads, False when a signal tells it to stop."""
-        if await self._try():
-            return True
         with _stopping() as stopped:
+            if await self._try():
+                return True
             grpc_server = await open_admin(StandbyService(run, self._told), here)
             try:
                 while not stopped.is_set():
