@@ -1,6 +1,7 @@
 """Kill the leading coordinator in mid-round, again and again, and count what its follower lost.
 
-Two coordinators share a folder and a PostgreSQL; real devices train and upload to one address.
+Two coordinators share a folder and a PostgreSQL; the product's agents, whose updates are made up
+instead of trained, upload to one address.
 Each kill falls into an open round, with none, one or two of its three updates committed. Figures
 (``--json`` prints them as one object):
 
@@ -23,7 +24,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 from rich.console import Console
 from sqlalchemy import func, select
 
@@ -38,7 +38,6 @@ from tests.server.postgresql_cluster import PostgresqlCluster
 
 COHORT = 3
 KILLS, QUICK_KILLS = 50, 4
-_DEVICE_NICENESS = 10
 _ROUND_S = 180.0
 
 
@@ -71,7 +70,7 @@ def _with_kills(
         store = open_store(deployment.config.store)
         for number in range(kills):
             _await_middle(store, commits=source.randrange(COHORT))
-            time.sleep(source.uniform(0, 0.2))
+            time.sleep(source.uniform(0, 0.02))
             took_s.append(deployment.kill_leader())
             tell(f"kill {number + 1}: {took_s[-1]:.2f} s, {len(watch.digests)} rounds")
         released = len(watch.digests)
@@ -111,9 +110,7 @@ def _start(deployment: SharedDeployment) -> None:
     deployment.leader.await_open()
     deployment.enrol()
     for number in range(COHORT):
-        process = deployment.start_training_device(number)
-        # A device is another machine: its start must not take the coordinator's processor.
-        psutil.Process(process.pid).nice(_DEVICE_NICENESS)
+        deployment.start_idle_device(number, "--verbose")
 
 
 def _await_middle(store: Store, commits: int) -> None:
