@@ -2,9 +2,10 @@
 
 ``python -m benchmarks.parts.idle_device FOLDER [--never-answer] [--verbose]``. The agent is the
 product's; only the child that would train is replaced, by one in the agent's own process and
-without torch. The update is a hundredth of what the device received, a share that depends on its name, so that
-equal rounds end in equal models. Under masks it is one vector, laid on its grid in the first round
-and masked anew in each: rounding and noise are figures of their own (``benchmarks.secure_sum``).
+without torch. The update is a hundredth of what the device received, a share that depends on its
+name, so that equal rounds end in equal models. Under masks it is one vector, laid on its grid in
+the first round and masked anew in each: rounding and noise are figures of their own
+(``benchmarks.secure_sum``).
 """
 
 import argparse
