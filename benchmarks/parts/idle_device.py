@@ -24,7 +24,7 @@ from edge_client.agent.agent import Agent
 from edge_client.agent.device import Device
 from edge_client.child.masking import masked_payload
 from edge_client.folder.layout import DeviceFolder
-from edge_client.jobs.job import Job, Outcome, Trained
+from edge_client.jobs.job import Failed, Job, Outcome, Trained
 from edge_client.owner.floor import read_floor
 from edge_client.owner.policy import PolicySettings
 from edge_client.owner.sensors import Reading
@@ -40,7 +40,8 @@ from privacy.identities.certificates import read_certificate
 from privacy.identities.party import Identity
 from privacy.masking.rotation import rotate
 from privacy.noise.masked_settings import MaskedNoise
-from privacy.sealing.envelope import NO_PLAN, Direction, MessageContext, Opener, seal
+from privacy.sealing.envelope import NO_PLAN, Direction, MessageContext, Opener, UnsealError, seal
+from protos.refusals import RefusalCode
 
 
 class IdleTrainer:
@@ -60,7 +61,11 @@ class IdleTrainer:
             await asyncio.Event().wait()
         plan = decode_plan(job.plan)
         schema = schema_of(plan.model)
-        self._open(job, plan, schema)
+        try:
+            self._open(job, plan, schema)
+        except UnsealError as error:
+            # Begun with a coordinator that ended, and gone on with the next one's: fetched anew.
+            return Failed(code=RefusalCode.UNSEAL_FAILED, reason=str(error))
         context = _context(job, plan.run, schema, Direction.UPLINK)
         if isinstance(plan.privacy, MaskedNoise):
             return self._sealed(job, self._masked(job, plan, context), context, example_count=0)

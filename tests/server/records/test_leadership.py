@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Event
 
 import pytest
-from sqlalchemy import insert, select, text
+from sqlalchemy import create_engine, insert, select, text
 
 from server.config.store import StoreSettings
 from server.records import leadership as module
@@ -138,6 +138,24 @@ def test_a_session_that_breaks_ends_the_turn(stand: Stand) -> None:
     assert lost.wait(10)
 
     with pytest.raises(LeadershipLostError, match="connection that held the leadership broke"):
+        enrol(store, "late")
+
+
+def test_a_pool_that_lends_another_session_ends_the_turn(
+    stand: Stand, settings: StoreSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = Event()
+    first, store = stand("a.example", on_lost=lambda _: lost.set())
+    assert first.try_lead() is not None
+    engine = create_engine(settings.url)
+    with engine.connect() as other:
+        monkeypatch.setattr(first, "_session", other)
+
+        assert lost.wait(10)
+
+        monkeypatch.undo()
+    engine.dispose()
+    with pytest.raises(LeadershipLostError, match="a connection pool must lend whole sessions"):
         enrol(store, "late")
 
 
