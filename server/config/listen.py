@@ -43,7 +43,8 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         public_host: Name or address of this machine, or a list of those of all that may serve, at
             the same ports and as devices try them, in the coordinator's certificate and the
             invites. Absent: the host of ``devices``.
-        admin_socket: Unix socket of the operator, relative to the coordinator's folder.
+        admin_socket: Unix socket of the operator, relative to the coordinator's folder; with
+            PostgreSQL its name in a folder of each machine's own, or an absolute path.
     """
 
     enrolment: str = "127.0.0.1:7440"

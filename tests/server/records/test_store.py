@@ -105,7 +105,7 @@ def test_a_store_of_a_newer_version_is_refused(store: Store, store_settings: Sto
     with store.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
 
-    with pytest.raises(StoreError, match=r"newer sotto than this one.* 0005; update sotto"):
+    with pytest.raises(StoreError, match=r"newer sotto than this one.* 0006; update sotto"):
         open_store(store_settings)
 
 
@@ -137,6 +137,18 @@ def test_the_tables_can_be_made_in_postgresql() -> None:
 
     assert any("blob_bytes BIGINT" in text for text in tables)
     assert sum("UNIQUE" in text and "WHERE state <> 'expired'" in text for text in indexes) == 2
+
+
+@pytest.mark.parametrize(
+    "store_settings",
+    [pytest.param("postgresql", marks=pytest.mark.xdist_group("postgresql"))],
+    indirect=True,
+)
+def test_a_full_disk_of_postgresql_is_told_as_one(store: Store) -> None:
+    full = "DO $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$"
+
+    with pytest.raises(StoreFullError, match="free some space"), store.write() as connection:
+        connection.exec_driver_sql(full)
 
 
 def test_a_full_disk_keeps_nothing_of_the_transaction(store: Store) -> None:
