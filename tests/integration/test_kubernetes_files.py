@@ -1,4 +1,4 @@
-"""The manifests of `deploy/kubernetes/` fit schemas, programs and each other; broken ones do not."""
+"""The manifests of `deploy/kubernetes/` fit schemas and programs, and a broken one is refused."""
 
 import os
 import re
