@@ -105,6 +105,7 @@ def masked_arrivals(
         folder.helper_answers,
         authorities=(issuer.certificate, *former),
         run=bytes.fromhex(plan.run),
+        tenure=storage.store.tenure,
     )
     call = HelperCall(config.helper.address, issuer, kept, storage.threads)
     masked_sum = MaskedSum(config, storage.store, storage.inbox, opener, releases=storage.releases)

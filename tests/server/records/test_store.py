@@ -106,7 +106,7 @@ def test_a_store_of_a_newer_version_is_refused(store: Store, store_settings: Sto
     with store.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
 
-    with pytest.raises(StoreError, match=r"newer sotto than this one.* 0005; update sotto"):
+    with pytest.raises(StoreError, match=r"newer sotto than this one.* 0006; update sotto"):
         open_store(store_settings)
 
 
