@@ -1,15 +1,17 @@
 """Run a device that does everything but train: fetches, opens, seals, delivers.
 
-``python -m benchmarks.parts.idle_device FOLDER [--never-answer]``. The agent is the product's;
-only the child that would train is replaced, by one in the agent's own process and without torch.
-The update is a hundredth of what the device received, a share that depends on its name, so that
-equal rounds end in equal models. Under masks it is one vector, laid on its grid in the first round
-and masked anew in each: rounding and noise are figures of their own (``benchmarks.secure_sum``).
+``python -m benchmarks.parts.idle_device FOLDER [--never-answer] [--verbose]``. The agent is the
+product's; only the child that would train is replaced, by one in the agent's own process and
+without torch. The update is a hundredth of what the device received, a share that depends on its
+name, so that equal rounds end in equal models. Under masks it is one vector, laid on its grid in
+the first round and masked anew in each: rounding and noise are figures of their own
+(``benchmarks.secure_sum``).
 """
 
 import argparse
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import time
@@ -171,7 +173,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--never-answer", action="store_true", help="take leases and keep them")
+    parser.add_argument("--verbose", action="store_true", help="log each step, as the product does")
     arguments = parser.parse_args()
+    if arguments.verbose:
+        logging.basicConfig(level=logging.INFO)
     os.umask(0o077)
     folder = DeviceFolder(arguments.folder)
     asyncio.run(serve(folder, answers=not arguments.never_answer))

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from privacy.foundation.atomic_files import write_atomically
 from server.config.federation import FederationConfig
@@ -36,7 +36,7 @@ from server.records.leadership import (
 )
 from server.records.lock import AlreadyRunningError, only_holder, only_one
 from server.records.store import Store, StoreError, check_run, open_store
-from server.records.tenure import ALONE, Tenure
+from server.records.tenure import ALONE, LeadershipLostError, Tenure
 from server.services.listeners import open_admin
 from server.services.standby import StandbyService
 
@@ -95,6 +95,7 @@ async def in_turn(folder: ServerFolder, config: FederationConfig) -> AsyncIterat
         StoreError: If the store cannot be opened or does not belong to this run, or the folder is
             not the one that the leader writes to.
         ListenError: If the operator's socket cannot be opened.
+        LeadershipLostError: If the database stops answering meanwhile.
     """
     if config.store.sqlite_path is not None:
         with only_one(folder):
@@ -114,6 +115,9 @@ async def in_turn(folder: ServerFolder, config: FederationConfig) -> AsyncIterat
             _compare_clocks(store)
             standby = _Standby(folder, store, leadership)
             yield store if await standby.wait(here, run) else None
+        except OperationalError as error:
+            # Another may lead before it answers again; a start finds out.
+            raise LeadershipLostError(f"the database does not answer: {error.orig}") from None
         finally:
             await asyncio.to_thread(leadership.close)
             store.close()
@@ -132,9 +136,9 @@ class _Standby:
 
     async def wait(self, here: Path, run: str) -> bool:
         """Return True once this process leads, False when a signal tells it to stop."""
-        if await self._try():
-            return True
         with _stopping() as stopped:
+            if await self._try():
+                return True
             grpc_server = await open_admin(StandbyService(run, self._told), here)
             try:
                 while not stopped.is_set():
@@ -148,8 +152,8 @@ class _Standby:
 
     async def _try(self) -> bool:
         try:
-            leads = await asyncio.to_thread(self._leadership.try_lead) is not None
-            if not leads:
+            tenure = await asyncio.to_thread(self._leadership.try_lead)
+            if tenure is None:
                 await asyncio.to_thread(self._look)
             self._is_cut_off = False
         except DBAPIError as error:
@@ -157,10 +161,9 @@ class _Standby:
                 _LOG.warning("standby: the database does not answer, tries again: %s", error.orig)
             self._is_cut_off = True
             return False
-        if leads:
-            leader = last_leader(self._store)
-            _LOG.info("this coordinator leads (term %s)", leader.term if leader else "")
-        return leads
+        if tenure is not None:
+            _LOG.info("this coordinator leads (term %s)", tenure.term)
+        return tenure is not None
 
     def _look(self) -> None:
         """Note who leads, and whether both see the same folder."""

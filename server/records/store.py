@@ -27,6 +27,7 @@ _BUSY_MS = 30_000
 SILENCE_MS = 5_000
 """Milliseconds after which PostgreSQL ends a session that holds a lock and falls silent."""
 _WRITE = "sotto_write"
+_POSTGRESQL_FULL = "53100"
 # Any number that no other program uses in the same database.
 _POSTGRESQL_LOCK = 0x736F74746F
 
@@ -159,7 +160,8 @@ def _check_term(connection: Connection, tenure: Tenure) -> None:
 def _shortage_of(error: OperationalError) -> OSError | None:
     """Return what a failed statement lacked, room or a descriptor; None if it failed otherwise."""
     name = getattr(error.orig, "sqlite_errorname", None)
-    if name == "SQLITE_FULL":
+    state = getattr(error.orig, "sqlstate", None)
+    if name == "SQLITE_FULL" or state == _POSTGRESQL_FULL:
         return StoreFullError("the disk is full; free some space")
     if name is not None and name.startswith("SQLITE_CANTOPEN"):
         # SQLite does not say why. A process that lacks a descriptor now lacked one then.

@@ -37,7 +37,7 @@ class StubbornDevice:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._sealed: dict[bytes, tuple[bytes, bytes]] = {}
+        self.sealed: dict[bytes, tuple[bytes, bytes]] = {}
 
     def run(self) -> None:
         deadline = time.monotonic() + LIMIT_S
@@ -66,10 +66,10 @@ class StubbornDevice:
         return False
 
     def _take_part(self, lease: pb.Lease) -> None:
-        if lease.nonce not in self._sealed:
+        if lease.nonce not in self.sealed:
             self._device.receive(lease)
-            self._sealed[lease.nonce] = self._device.seal_update(lease)
-        sealed, message_id = self._sealed[lease.nonce]
+            self.sealed[lease.nonce] = self._device.seal_update(lease)
+        sealed, message_id = self.sealed[lease.nonce]
         # Small chunks, so that there is a middle to be killed in.
         opened = self._device.open_upload(lease, message_id, len(sealed))
         if opened.offset < len(sealed):

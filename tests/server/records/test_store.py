@@ -159,6 +159,18 @@ def test_the_tables_can_be_made_in_postgresql() -> None:
     assert sum("UNIQUE" in text and "WHERE state <> 'expired'" in text for text in indexes) == 2
 
 
+@pytest.mark.parametrize(
+    "store_settings",
+    [pytest.param("postgresql", marks=pytest.mark.xdist_group("postgresql"))],
+    indirect=True,
+)
+def test_a_full_disk_of_postgresql_is_told_as_one(store: Store) -> None:
+    full = "DO $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$"
+
+    with pytest.raises(StoreFullError, match="free some space"), store.write() as connection:
+        connection.exec_driver_sql(full)
+
+
 def test_a_full_disk_keeps_nothing_of_the_transaction(store: Store) -> None:
     with store.read() as connection:
         page_count = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
