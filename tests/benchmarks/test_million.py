@@ -10,11 +10,12 @@ ROWS = re.findall(r"`(\w+)` \| ([\d,.]+) \|", PAGE.read_text())
 
 
 def test_rounds_one_after_another_take_every_device_once() -> None:
-    # A core-second a device on ten cores: 0.1 s each. 1,000 devices take 100 of 600 s, so 500 s are
-    # left for rounds of 50 s: ten rounds of a hundred devices, 50 + 100 x 0.1 s each.
+    # A device takes the one core that talks 0.05 s, and ten cores 0.5 s together: 0.1 s of a round.
+    # 1,000 devices take 100 of 600 s, so 500 s are left for work of 50 s: ten rounds of a hundred
+    # devices, 50 + 100 x 0.1 s each.
     measured = Measured(
         checkin_core_ms=200,
-        deliver_core_ms=300,
+        deliver_core_ms=50,
         close_core_ms=500,
         connection_kib=1024,
         most_connections=100,
@@ -27,8 +28,9 @@ def test_rounds_one_after_another_take_every_device_once() -> None:
     assert figures["close_s"] == pytest.approx(100 * 0.5 / 10)
     # A cohort that works and one that waits, 1 MiB of memory for each connection.
     assert (figures["connections"], figures["connections_mb"]) == (200, 200)
-    # 1,000 core-seconds in 600 s.
-    assert figures["cores"] == pytest.approx(1000 / 600)
+    # 750 core-seconds in 600 s, 250 of them on the core that talks.
+    assert figures["cores"] == pytest.approx(750 / 600)
+    assert figures["talking_core"] == pytest.approx(250 / 600)
     # Fifty at a time, 50 + 50 x 0.1 s: 600 / 55 rounds.
     assert figures["most_devices"] == round(600 / 55 * 50)
     assert figures["all_coordinators"] == 10
@@ -36,8 +38,8 @@ def test_rounds_one_after_another_take_every_device_once() -> None:
 
 
 def test_too_little_processor_is_refused() -> None:
-    with pytest.raises(ValueError, match="window_s must be > 26000, which 1 cores need"):
-        needs(Measured(5, 15, 6), Wanted(cores=1, window_s=20_000))
+    with pytest.raises(ValueError, match="window_s must be > 18000, which the updates alone take"):
+        needs(Measured(5, 15, 6), Wanted(window_s=18_000))
 
 
 @pytest.mark.parametrize(("name", "value"), ROWS, ids=[name for name, _ in ROWS])

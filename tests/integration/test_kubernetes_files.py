@@ -36,6 +36,7 @@ def _spec(kind: str, name: str) -> Body:
     return spec
 
 
+@pytest.mark.slow
 def test_every_manifest_fits_the_published_schemas_and_our_own_rules(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
