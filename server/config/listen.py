@@ -13,7 +13,8 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         devices: ``host:port`` of the listener for enrolled devices (mutual TLS).
         public_host: Name or address of this machine in the coordinator's certificate and the
             invites. Absent: the host of ``devices``.
-        admin_socket: Unix socket of the operator, relative to the coordinator's folder.
+        admin_socket: Unix socket of the operator, relative to the coordinator's folder; with
+            PostgreSQL its name in a folder of each machine's own, or an absolute path.
     """
 
     enrolment: str = "127.0.0.1:7440"

@@ -17,7 +17,7 @@ _OF_SERVICE = Path("/run") / _NAME
 def admin_socket(folder: ServerFolder, config: FederationConfig) -> Path:
     """Return the socket of the coordinator that runs on this machine, if one does.
 
-    Where machines share a folder, each has a socket of its own, named after the folder.
+    Where machines share a folder, each has a socket of its own, named after the folder too.
 
     Raises:
         ListenError: If the machine's place for it belongs to somebody else.
@@ -26,7 +26,7 @@ def admin_socket(folder: ServerFolder, config: FederationConfig) -> Path:
     if config.store.sqlite_path is not None or asked.is_absolute():
         return folder.root / asked
     name = hashlib.sha256(os.fsencode(folder.root.resolve())).hexdigest()[:16]
-    return _local_folder() / f"{name}.sock"
+    return _local_folder() / f"{name}-{asked.name}"
 
 
 def _local_folder() -> Path:

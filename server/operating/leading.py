@@ -206,8 +206,8 @@ class _Sharing:
             self._is_shared = self._folder.shared_word.read_text() == self._word
         if not self._is_shared and time.monotonic() > self._until:
             raise StoreError(
-                f"{self._folder.root} must be the folder of the coordinator on {leader.holder}, on "
-                f"a file system that both mount: what that one wrote did not appear here in "
+                f"{self._folder.root} must be the leader's folder, on a file system that both "
+                f"machines mount: what {leader.holder} wrote there did not appear here in "
                 f"{_SHARING_S:.0f} s"
             )
 

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from server.cli import main
+from server.config.federation import FederationConfig, read_config
 from server.config.store import StoreSettings
-from server.operating.founding import found
-from server.records.folder import ServerFolder
+from server.records.store import check_run, open_store, start_run
 from tests.integration.device import Device
 from tests.integration.federation import Federation, free_ports, settings
 from tests.integration.serving_process import START_TIMEOUT_S, Machine, begin_serving
@@ -80,10 +80,13 @@ class SharedFederation(Federation):
     """A federation whose coordinators are started one by one."""
 
     def __init__(self, root: Path, store: StoreSettings, **changes: object) -> None:
-        self.root = root
-        text = settings(tables=f'[store]\nurl = "{store.url}"\n', **changes)
-        self.config = found(root, text, [])
-        self.folder = ServerFolder(root)
+        # Founded alone, with keys that there are already, and then taken over to the shared store.
+        alone = Federation(root, settings(**changes))
+        text = alone.folder.config.read_text() + f'[store]\nurl = "{store.url}"\n'
+        alone.folder.config.write_text(text)
+        self.root, self.folder = root, alone.folder
+        self.config = read_config(self.folder.config)
+        _copy_run(alone.config, self.config)
         self.devices: list[Device] = []
         self.coordinators: list[Coordinator] = []
 
@@ -130,6 +133,16 @@ class FollowingDevice(StubbornDevice):
         device.close()
         device.connect()
         return super()._work()
+
+
+def _copy_run(alone: FederationConfig, shared: FederationConfig) -> None:
+    """Begin the run of one store in another."""
+    store = open_store(alone.store)
+    run = check_run(store, alone.seed, alone.run_digest)
+    store.close()
+    store = open_store(shared.store)
+    start_run(store, run, shared.seed, shared.run_digest, now=time.time())
+    store.close()
 
 
 def until(holds: Callable[[], bool], limit_s: float = 30.0) -> None:
