@@ -15,7 +15,7 @@ def test_rounds_one_after_another_take_every_device_once() -> None:
     # devices, 50 + 100 x 0.1 s each.
     measured = Measured(
         checkin_core_ms=200,
-        deliver_core_ms=50,
+        update_core_ms=50,
         close_core_ms=500,
         connection_kib=1024,
         most_connections=100,
