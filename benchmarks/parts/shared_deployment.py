@@ -36,9 +36,9 @@ class SharedCoordinator:
 
     def await_open(self) -> None:
         """Wait until it listens; BenchmarkError if it does not."""
-        stdout = self.process.stdout
-        ready = select.select([stdout], [], [], _OPEN_S)[0]
-        line = stdout.readline() if stdout and ready else ""
+        stdout, line = self.process.stdout, ""
+        if stdout is not None and select.select([stdout], [], [], _OPEN_S)[0]:
+            line = stdout.readline()
         if "devices on port" not in line:
             raise BenchmarkError(self._log.read_text())
 
@@ -65,6 +65,9 @@ class SharedDeployment(Deployment):
         self.leader: SharedCoordinator | None = None
         self.standby: SharedCoordinator | None = None
         super().__init__(folder, words=2_000, hidden=64, cohort=cohort, cap=cap, retry_limit=1000)
+
+    def __enter__(self) -> "SharedDeployment":
+        return self
 
     def changed(self, settings: str) -> str:
         """Return the settings with the store that coordinators share."""

@@ -127,6 +127,11 @@ class FollowingDevice(StubbornDevice):
         super().__init__(device)
         self._addresses = cycle([each.machine.listen.devices for each in coordinators])
 
+    @property
+    def sealed(self) -> dict[bytes, tuple[bytes, bytes]]:
+        """Sealed updates and their message ids, by the nonce of their lease."""
+        return self._sealed
+
     def _work(self) -> bool:
         device = self._device
         device.invite = msgspec.structs.replace(device.invite, device_address=next(self._addresses))

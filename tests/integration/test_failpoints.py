@@ -37,7 +37,7 @@ class StubbornDevice:
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self.sealed: dict[bytes, tuple[bytes, bytes]] = {}
+        self._sealed: dict[bytes, tuple[bytes, bytes]] = {}
 
     def run(self) -> None:
         deadline = time.monotonic() + LIMIT_S
@@ -66,10 +66,10 @@ class StubbornDevice:
         return False
 
     def _take_part(self, lease: pb.Lease) -> None:
-        if lease.nonce not in self.sealed:
+        if lease.nonce not in self._sealed:
             self._device.receive(lease)
-            self.sealed[lease.nonce] = self._device.seal_update(lease)
-        sealed, message_id = self.sealed[lease.nonce]
+            self._sealed[lease.nonce] = self._device.seal_update(lease)
+        sealed, message_id = self._sealed[lease.nonce]
         # Small chunks, so that there is a middle to be killed in.
         opened = self._device.open_upload(lease, message_id, len(sealed))
         if opened.offset < len(sealed):
@@ -116,6 +116,8 @@ def test_an_open_round_goes_on_whose_terms_an_older_version_did_not_note(
         store.execute("ALTER TABLE attempts DROP COLUMN terms_sha256")
         for table in ("attempts", "releases"):
             store.execute(f"ALTER TABLE {table} DROP COLUMN ledger_sha256")
+        store.execute("ALTER TABLE releases DROP COLUMN term")
+        store.execute("DROP TABLE leadership")
         store.execute("UPDATE alembic_version SET version_num = '0003'")
         store.commit()
 
