@@ -7,6 +7,8 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,11 @@ README = (HERE / "README.md").read_text()
 WALK = re.findall(r"^\$ (.*)$", README, re.MULTILINE)
 
 
+@cache
+def _base() -> list[Manifest]:
+    return read(HERE / "base")
+
+
 def _one(manifests: list[Manifest], kind: str, name: str) -> Manifest:
     (found,) = [one for one in manifests if (one.kind, one.name) == (kind, name)]
     return found
@@ -30,7 +37,7 @@ def _one(manifests: list[Manifest], kind: str, name: str) -> Manifest:
 
 def _spec(kind: str, name: str) -> Body:
     """Return what the pods of one of ours are made by."""
-    pod = _one(read(HERE / "base"), kind, name).pod
+    pod = _one(_base(), kind, name).pod
     assert pod is not None
     spec: Body = pod["spec"]
     return spec
@@ -181,7 +188,7 @@ BREAKS: dict[str, tuple[Callable[[list[Manifest]], object], str]] = {
 @pytest.mark.parametrize("what", BREAKS)
 def test_a_broken_manifest_is_refused(what: str) -> None:
     change, said = BREAKS[what]
-    manifests = read(HERE / "base")
+    manifests = deepcopy(_base())
     before = {one.where: yaml.safe_dump(one.body) for one in manifests}
 
     change(manifests)
