@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import insert, select
+from sqlalchemy import insert, make_url, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -14,6 +14,7 @@ from server.config.store import StoreSettings
 from server.records.store import Store, StoreError, StoreFullError, check_run, open_store, start_run
 from server.records.tables import clients, contributions, metadata, tokens
 from tests.server.both_stores import on_both_stores
+from tests.server.postgresql_cluster import PostgresqlCluster
 
 RUN = "ab" * 16
 
@@ -125,6 +126,25 @@ def test_a_folder_that_is_missing_is_refused(tmp_path: Path) -> None:
 def test_postgresql_without_its_driver_is_refused_with_a_reason() -> None:
     with pytest.raises(StoreError, match=r"needs a driver: .*pg8000.*; install it"):
         open_store(StoreSettings(url="postgresql+pg8000://nobody@localhost/none"))
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_what_a_url_leaves_out_postgresqls_library_takes_from_the_environment(
+    postgresql: PostgresqlCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = make_url(postgresql.database().url)
+    for variable, value in (
+        ("PGHOST", str(database.query["host"])),
+        ("PGDATABASE", str(database.database)),
+        ("PGUSER", str(database.username)),
+    ):
+        monkeypatch.setenv(variable, value)
+
+    opened = open_store(StoreSettings(url="postgresql+psycopg://"))
+
+    with opened.read() as connection:
+        assert connection.exec_driver_sql("SELECT current_database()").scalar() == database.database
+    opened.close()
 
 
 def test_the_tables_can_be_made_in_postgresql() -> None:
