@@ -51,7 +51,7 @@ class Measured:
     update_core_ms: float = 11.3
     close_core_ms: float = 3.2
     connection_kib: float = 131.0
-    most_connections: int = 12_288
+    most_connections: int = 10_240
 
 
 @dataclass(frozen=True)
