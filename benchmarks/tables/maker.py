@@ -21,7 +21,14 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from benchmarks.tables.definition import Row, TableDefinition
-from benchmarks.tables.records import Outcome, RunRecord, append_record, find_record, rounds_with
+from benchmarks.tables.records import (
+    Outcome,
+    RunRecord,
+    append_record,
+    check_one_kind,
+    find_record,
+    rounds_with,
+)
 from benchmarks.tables.report import Writer, figures_of, write_report
 from simulation.config.overrides import parse_override
 from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
@@ -135,6 +142,8 @@ class Maker:
         found = find_record(records, of_row, seed, tables)
         if found is not None:
             return found
+        if config.vocabulary is not None:
+            check_one_kind(records)
         folder = self._work / of_table / _folder_name(of_row, tables)
         outcome = self._measure(
             table, folder, self._data, self._simulate(table, row, config, tables, folder)

@@ -40,6 +40,11 @@ def report(
     table.add_row("top-1 recall", f"{before.top1_recall:.1%}", f"{after.top1_recall:.1%}")
     table.add_row("top-3 recall", f"{before.top3_recall:.1%}", f"{after.top3_recall:.1%}")
     console.print(table)
+    console.print(
+        "Recall is over typed words, of which the list lacks "
+        f"{after.unknown_words:.1%}; perplexity also over ends of sentences.",
+        highlight=False,
+    )
     for prompt in PROMPTS:
         answer = json.loads(run(sotto("export", "suggest", place.bundle, prompt, "--json")))
         words = ", ".join(each["word"] for each in answer["suggestions"])

@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks.tables.definition import Row, TableDefinition
 from benchmarks.tables.matrix import write_matrix
-from benchmarks.tables.records import RunRecord
-from benchmarks.tables.report import BY_HAND, Final, figures_of, write_report
+from benchmarks.tables.records import Final, RunRecord
+from benchmarks.tables.report import BY_HAND, figures_of, write_report
 
 FIGURES = ("test_perplexity", "bytes_up")
 
