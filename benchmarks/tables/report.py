@@ -17,7 +17,7 @@ COUNTED_BEFORE = "counted_before_words_alone"
 MARK = " \\*"
 NOTE = (
     "Perplexity is over every token, `<eos>` and `<unk>` included; recall is over typed words. "
-    "\\* was counted before words alone ([what that means](README.md#recall))."
+    "\\* was [counted before words alone](README.md#recall), and compares with its like only."
 )
 BY_HAND = "\n<!-- Written by hand; making the table again keeps what follows. -->\n"
 
@@ -62,7 +62,8 @@ def figures_of(finals: Sequence[Final], names: Sequence[str]) -> dict[str, float
 
 def mark_of(figures: Mapping[str, float | None], name: str) -> str:
     """Return what stands behind a figure of a row that was counted before words alone."""
-    return MARK if COUNTED_BEFORE in figures and ("recall" in name or "accuracy" in name) else ""
+    is_of_strip = any(part in name for part in ("recall", "accuracy", "backdoor"))
+    return MARK if COUNTED_BEFORE in figures and is_of_strip else ""
 
 
 def notes_of(rows: Rows) -> list[str]:
@@ -128,6 +129,7 @@ def _markdown(
     command: str,
     remarks: Sequence[str],
 ) -> str:
+    columns = [name for name in table.figures if any(name in row for row in _filled(rows))]
     lines = [
         f"# {table.title}",
         "",
@@ -135,13 +137,18 @@ def _markdown(
         "over the seeds.",
         *notes_of(rows),
         "",
-        "| | " + " | ".join(name.replace("_", " ") for name in table.figures) + " | seeds |",
-        "| --- " * (len(table.figures) + 2) + "|",
+        "| | " + " | ".join(name.replace("_", " ") for name in columns) + " | seeds |",
+        "| --- " * (len(columns) + 2) + "|",
     ]
     for name, figures in rows.items():
-        cells = [_cell(figures, figure) for figure in table.figures]
+        cells = [_cell(figures, figure) for figure in columns]
         lines.append(f"| {name} | {' | '.join(cells)} | {_seeds(figures)} |")
     return "\n".join([*lines, "", *remarks]).rstrip() + "\n"
+
+
+def _filled(rows: Rows) -> list[set[str]]:
+    """Return the names of each row's figures that have a value."""
+    return [{name for name, value in row.items() if value is not None} for row in rows.values()]
 
 
 def _seeds(figures: Mapping[str, float | None]) -> str:

@@ -73,8 +73,8 @@ def figures_of(counts: Counts, *, of_words: bool) -> dict[str, Metric]:
 def figures_of_devices(reports: Sequence[Counts], *, of_words: bool) -> dict[str, Metric]:
     """Return the median of each figure over devices, whatever one of them reports; nothing of none.
 
-    Between two middle ones it is the worse, so of two devices none can praise a model alone. Devices
-    whose counts make no such figure are left out of its median.
+    Between two middle ones it is the worse, so of two devices none can praise a model alone. A
+    device whose counts make no such figure is left out of its median.
     """
     by_name: dict[str, list[float]] = {}
     for counts in reports:

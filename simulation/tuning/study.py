@@ -49,9 +49,11 @@ def search(
     Return the trials measured to the end, in order; ``after_trial`` gets all so far.
 
     Raises:
-        ValueError: If the folder holds a search over another space.
+        ValueError: If the folder holds a search over another space, or trials whose recall was
+            counted before words alone.
     """
     study = _study(folder, seed)
+    _check_recall(study, laboratory)
     _take_up(study, space)
     bars: Mapping[Kind, Bar] = defaultdict(Bar)
     for one in _measurements(study):
@@ -98,6 +100,16 @@ def _take_up(study: "Study", space: Space) -> None:
         study.tell(trial.number, state=TrialState.FAIL)
         if len(trial.params) == len(space.dimensions) + 2:
             study.enqueue_trial(trial.params)
+
+
+def _check_recall(study: "Study", laboratory: Laboratory) -> None:
+    """Check that recall of new trials may stand beside that of the study's."""
+    of_words = "vocabulary" in laboratory.tables
+    if of_words and any(one.seeds and one.unknown_words is None for one in _measurements(study)):
+        raise ValueError(
+            "the folder holds trials whose recall was counted before words alone, and new ones "
+            "cannot be compared with them; give another --out, or remove it"
+        )
 
 
 def _one_trial(

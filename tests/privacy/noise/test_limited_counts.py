@@ -146,8 +146,7 @@ def crowd(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("of_words", [False, True])
-@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
+@pytest.mark.parametrize(("adjacency", "of_words"), [("zero-out", False), ("replace-one", True)])
 def test_the_noise_on_the_sum_is_the_multiplier_times_the_sensitivity(
     adjacency: Adjacency, *, of_words: bool
 ) -> None:

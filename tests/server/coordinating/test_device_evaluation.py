@@ -6,6 +6,8 @@ import math
 import msgspec
 import pytest
 
+from models.settings.character import CharLstmSettings
+from models.settings.model import schema_of
 from models.tasks.metrics import Counts
 from privacy.noise.calibrated_settings import CentralNoise
 from privacy.noise.evaluation_settings import EvaluationNoise
@@ -173,8 +175,15 @@ def test_hits_of_a_device_that_took_ends_for_words_are_not_counted(
 
 def test_a_task_without_words_reports_as_it_did(evaluation: DeviceEvaluation) -> None:
     in_hand = round_in_hand(4)
-    pictures = msgspec.structs.replace(in_hand.plan, vocabulary=None)
-    evaluation.begin(["a", "b"], dataclasses.replace(in_hand, plan=pictures), NOW)
+    model = CharLstmSettings(hidden_size=2)
+    characters = msgspec.structs.replace(
+        in_hand.plan,
+        task="next_character",
+        model=model,
+        vocabulary=None,
+        schema_sha256=schema_of(model).sha256.hex(),
+    )
+    evaluation.begin(["a", "b"], dataclasses.replace(in_hand, plan=characters), NOW)
     nonce = lease_of(evaluation, "a").nonce
 
     with pytest.raises(RefusedError):

@@ -178,19 +178,7 @@ def test_modes_and_rules_take_turns_and_are_not_held_against_each_other(
         perplexity = 50.0 if candidate.mode == "central" else 5e4
         if bar.is_hopeless(1.0, perplexity):
             raise HopelessError("behind")
-        return Measurement(
-            candidate=candidate,
-            name=candidate.mode,
-            rule=candidate.rule,
-            epsilon=1.0,
-            slot_count=9,
-            noise_std=1.0,
-            perplexity=perplexity,
-            perplexity_spread=0.0,
-            recall=0.0,
-            recall_spread=0.0,
-            seeds=(1,),
-        )
+        return measured_as(candidate, perplexity)
 
     monkeypatch.setattr(Laboratory, "try_candidate", try_candidate)
     both = make_space(["central", "local"], ["mean", "attentive"], {}, clipping_norm=5.0, cohort=9)
@@ -206,3 +194,45 @@ def test_modes_and_rules_take_turns_and_are_not_held_against_each_other(
 
     assert {kind: len(bars) for kind, bars in seen.items()} == dict.fromkeys(both.kinds, 3)
     assert len(found) == 12
+
+
+def test_a_search_does_not_go_on_from_recall_that_was_counted_before_words_alone(
+    tables: dict[str, Any],
+    population: Population,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space = make_space(["central"], ["mean"], {}, clipping_norm=5.0, cohort=9)
+
+    def tried(folder: Path, unknown_words: float | None, count: int) -> int:
+        monkeypatch.setattr(
+            Laboratory, "try_candidate", lambda _, one, __: measured_as(one, 50.0, unknown_words)
+        )
+        lab = laboratory(tables, population, tmp_path)
+        return len(
+            search(space, lab, trial_count=count, folder=folder, seed=1, after_trial=lambda _: None)
+        )
+
+    assert tried(tmp_path / "before", None, 1) == 1
+    with pytest.raises(ValueError, match=r"counted before words alone.* another --out"):
+        tried(tmp_path / "before", 0.1, 2)
+    assert [tried(tmp_path / "now", 0.1, count) for count in (1, 2)] == [1, 2]
+
+
+def measured_as(
+    candidate: Candidate, perplexity: float, unknown_words: float | None = 0.1
+) -> Measurement:
+    return Measurement(
+        candidate=candidate,
+        name=candidate.mode,
+        rule=candidate.rule,
+        epsilon=1.0,
+        slot_count=9,
+        noise_std=1.0,
+        perplexity=perplexity,
+        perplexity_spread=0.0,
+        recall=0.0,
+        recall_spread=0.0,
+        seeds=(1,),
+        unknown_words=unknown_words,
+    )
