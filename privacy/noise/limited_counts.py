@@ -15,8 +15,8 @@ log-loss of the sums is B/2 (1 + Σd / Σt). It is counted from the middle becau
 [-t, t] instead of [0, 2t]: half the noise for the same reach. Recall of words is Σa / (Σt - Σs).
 
 Sensitivity. The sum is one of vectors x = (t, d, a, b) with 0 <= t <= 1, |d| <= t and
-0 <= a <= b <= t; of words, x = (t, d, a, b, s, u) with b + s + u <= t. Distances are convex, so they
-are largest between corners: 0, and t = 1 with d = -1 or 1 and (a, b, s, u) one of (0, 0, 0, 0),
+0 <= a <= b <= t; of words, x = (t, d, a, b, s, u) with b + s + u <= t. Distances are convex and so
+largest between corners: 0, and t = 1 with d = -1 or 1 and (a, b, s, u) one of (0, 0, 0, 0),
 (0, 1, 0, 0), (1, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1). Neighbours differ in one device's x:
 
 - it is there or not, or becomes zeros: they come apart by |x| <= sqrt(1 + 1 + 1 + 1) = 2, which a

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from export.runtime.next_word import SLOTS, WordModel, in_context
-from export.runtime.word_index import NEVER_SUGGESTED
 from export.serve.folder.folder import ServingError
-from models.text.vocabulary import EOS, UNK, Vocabulary
+from models.text.vocabulary import EOS, NEVER_SUGGESTED, UNK, Vocabulary
 from models.text.words import split_sentences
 from privacy.foundation.bounded_files import read_bounded
 

@@ -78,8 +78,9 @@ def test_a_bigram_is_counted_alike_in_plain_python(seed: int) -> None:
 
 
 def _zipf(size: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    shares = 1 / (1 + np.arange(size))
-    return shares / shares.sum()
+    shares = np.reciprocal(1.0 + np.arange(size, dtype=np.float64))
+    normalised: np.ndarray[tuple[int], np.dtype[np.float64]] = shares / shares.sum()
+    return normalised
 
 
 def test_a_bigram_mixes_what_followed_with_how_often_words_occur() -> None:
