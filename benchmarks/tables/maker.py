@@ -23,7 +23,14 @@ import msgspec
 
 from benchmarks.tables.arguments import Share, parser_of
 from benchmarks.tables.definition import Row, TableDefinition
-from benchmarks.tables.records import Outcome, RunRecord, append_record, find_record, rounds_with
+from benchmarks.tables.records import (
+    Outcome,
+    RunRecord,
+    append_record,
+    check_one_kind,
+    find_record,
+    rounds_with,
+)
 from benchmarks.tables.report import Writer, figures_of, write_report
 from simulation.config.overrides import parse_override
 from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
@@ -138,6 +145,8 @@ class Maker:
         records, of_row = self._records(name, row)
         if find_record(records, of_row, seed, tables) is not None:
             return None
+        if config.vocabulary is not None:
+            check_one_kind(records)
         return WholeRun(
             f"{row.name}, seed {seed}",
             config,

@@ -28,6 +28,7 @@ from simulation.tuning.early_stop import PERPLEXITY, Bar, HopelessError, Watch
 from simulation.tuning.trial import trial_tables
 
 RECALL = "valid_top3_recall"
+UNKNOWN = "valid_unknown_words"
 # Of the runs without noise that trials are compared with.
 _REFERENCE_STRENGTH, _REFERENCE_STEP = 0.5, 1.0
 
@@ -47,6 +48,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         recall: Top-3 recall on the validation text; 0 if all seeds are lost.
         seeds: Seeds that were run, and whose model did not diverge.
         lost: Seeds whose model diverged.
+        unknown_words: Share of the validation text's words that the list does not have; None of a
+            task without words, if all seeds are lost, and where a version measured that took
+            ``<eos>`` for a word: its recall compares with its like only.
     """
 
     candidate: Candidate | None
@@ -62,6 +66,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     recall_spread: float
     seeds: tuple[int, ...]
     lost: tuple[int, ...] = ()
+    unknown_words: float | None = None
 
 
 class Laboratory(NamedTuple):
@@ -202,4 +207,7 @@ class Trial(NamedTuple):
             recall_spread=recall.spread or 0.0,
             seeds=perplexity.seeds,
             lost=perplexity.lost,
+            unknown_words=over_seeds(
+                {seed: by_seed[seed].get(UNKNOWN) for seed in perplexity.seeds}
+            ).mean,
         )

@@ -60,9 +60,11 @@ def search(
         after_trial: Hears how many trials are done, how the last one went, and what was measured.
 
     Raises:
-        ValueError: If the folder holds a search over another space.
+        ValueError: If the folder holds a search over another space, or trials whose recall was
+            counted before words alone.
     """
     study = _study(folder, seed)
+    _check_recall(study, laboratory)
     _take_up(study, space)
     bars: Mapping[Kind, Bar] = defaultdict(Bar)
     for one in _measurements(study):
@@ -110,6 +112,16 @@ def _take_up(study: "Study", space: Space) -> None:
         study.tell(trial.number, state=TrialState.FAIL)
         if len(trial.params) == len(space.dimensions) + 2:
             study.enqueue_trial(trial.params)
+
+
+def _check_recall(study: "Study", laboratory: Laboratory) -> None:
+    """Check that recall of new trials may stand beside that of the study's."""
+    of_words = "vocabulary" in laboratory.tables
+    if of_words and any(one.seeds and one.unknown_words is None for one in _measurements(study)):
+        raise ValueError(
+            "the folder holds trials whose recall was counted before words alone, and new ones "
+            "cannot be compared with them; give another --out, or remove it"
+        )
 
 
 def _begin_batch(

@@ -189,19 +189,7 @@ def test_modes_and_rules_take_turns_and_are_not_held_against_each_other(
         perplexity = 50.0 if candidate.mode == "central" else 5e4
         if bar.is_hopeless(1.0, perplexity):
             raise HopelessError("behind")
-        return Measurement(
-            candidate=candidate,
-            name=candidate.mode,
-            rule=candidate.rule,
-            epsilon=1.0,
-            slot_count=9,
-            noise_std=1.0,
-            perplexity=perplexity,
-            perplexity_spread=0.0,
-            recall=0.0,
-            recall_spread=0.0,
-            seeds=(1,),
-        )
+        return measured_as(candidate, perplexity)
 
     def try_candidate(self: Laboratory, candidate: Candidate, bar: Bar) -> StandIn:
         seen.setdefault(candidate.kind, []).append(bar)
@@ -236,19 +224,7 @@ def test_a_batch_is_drawn_first_and_judged_by_what_was_known_before_it(
         assert not bar.is_hopeless(1.0, known)
         assert number < 2 or bar.is_hopeless(1.0, known * 1.2)
         happened.append(f"measured {number}")
-        return Measurement(
-            candidate=candidate,
-            name=candidate.mode,
-            rule=candidate.rule,
-            epsilon=1.0,
-            slot_count=9,
-            noise_std=1.0,
-            perplexity=100.0 - 10 * number,
-            perplexity_spread=0.0,
-            recall=0.0,
-            recall_spread=0.0,
-            seeds=(1,),
-        )
+        return measured_as(candidate, 100.0 - 10 * number)
 
     def try_candidate(self: Laboratory, candidate: Candidate, bar: Bar) -> StandIn:
         number = sum(line.startswith("drawn") for line in happened)
@@ -272,3 +248,55 @@ def test_a_batch_is_drawn_first_and_judged_by_what_was_known_before_it(
         *("drawn 2", "drawn 3", "measured 2", "measured 3"),
         *("drawn 4", "measured 4"),
     ]
+
+
+def test_a_search_does_not_go_on_from_recall_that_was_counted_before_words_alone(
+    tables: dict[str, Any],
+    population: Population,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    space = make_space(["central"], ["mean"], {}, clipping_norm=5.0, cohort=9)
+
+    def tried(folder: Path, unknown_words: float | None, count: int) -> int:
+        monkeypatch.setattr(
+            Laboratory,
+            "try_candidate",
+            lambda _, one, __: StandIn(partial(measured_as, one, 50.0, unknown_words)),
+        )
+        lab = laboratory(tables, population, tmp_path)
+        return len(
+            search(
+                space,
+                lab,
+                trial_count=count,
+                batch=1,
+                folder=folder,
+                seed=1,
+                after_trial=lambda *_: None,
+            )
+        )
+
+    assert tried(tmp_path / "before", None, 1) == 1
+    with pytest.raises(ValueError, match=r"counted before words alone.* another --out"):
+        tried(tmp_path / "before", 0.1, 2)
+    assert [tried(tmp_path / "now", 0.1, count) for count in (1, 2)] == [1, 2]
+
+
+def measured_as(
+    candidate: Candidate, perplexity: float, unknown_words: float | None = 0.1
+) -> Measurement:
+    return Measurement(
+        candidate=candidate,
+        name=candidate.mode,
+        rule=candidate.rule,
+        epsilon=1.0,
+        slot_count=9,
+        noise_std=1.0,
+        perplexity=perplexity,
+        perplexity_spread=0.0,
+        recall=0.0,
+        recall_spread=0.0,
+        seeds=(1,),
+        unknown_words=unknown_words,
+    )
