@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, InternalError, OperationalError
 
 from privacy.foundation.atomic_files import write_atomically
 from server.config.federation import FederationConfig
@@ -115,7 +115,7 @@ async def in_turn(folder: ServerFolder, config: FederationConfig) -> AsyncIterat
             _compare_clocks(store)
             standby = _Standby(folder, store, leadership)
             yield store if await standby.wait(here, run) else None
-        except OperationalError as error:
+        except (InternalError, OperationalError) as error:
             # Another may lead before it answers again; a start finds out.
             raise LeadershipLostError(f"the database does not answer: {error.orig}") from None
         finally:
