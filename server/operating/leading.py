@@ -1,8 +1,8 @@
 """Let one coordinator at a time serve: by the folder's lock, or by a PostgreSQL that several share.
 
 On PostgreSQL every coordinator of a federation is started alike. One leads; each other stands by,
-its ports closed, and leads when it can. What is read from the folder is read after that: the
-takeover is a restart, on another machine. A leader that loses its turn ends its process at once,
+its ports closed, and leads when it can. The folder is read after that: the takeover is a restart,
+on another machine. A leader that loses its turn ends its process at once,
 with a status for which a service manager starts it again, to stand by.
 """
 
