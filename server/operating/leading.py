@@ -2,8 +2,8 @@
 
 On PostgreSQL every coordinator of a federation is started alike. One leads; each other stands by,
 its ports closed, and leads when it can. The folder is read after that: the takeover is a restart,
-on another machine. A leader that loses its turn ends its process at once,
-with a status for which a service manager starts it again, to stand by.
+on another machine. A leader that loses its turn ends its process at once, with a status for which
+a service manager starts it again, to stand by.
 """
 
 import asyncio
