@@ -1,9 +1,9 @@
 """Let one coordinator at a time serve: by the folder's lock, or by a PostgreSQL that several share.
 
 On PostgreSQL every coordinator of a federation is started alike. One leads; each other stands by,
-its ports closed, and leads when it can. What is read from the folder is read after that: the
-takeover is a restart, on another machine. A leader that loses its turn ends its process at once,
-with a status for which a service manager starts it again, to stand by.
+its ports closed, and leads when it can. The folder is read after that: the takeover is a restart,
+on another machine. A leader that loses its turn ends its process at once, with a status for which
+a service manager starts it again, to stand by.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError, InternalError, OperationalError
 
 from privacy.foundation.atomic_files import write_atomically
 from server.config.federation import FederationConfig
@@ -115,7 +115,7 @@ async def in_turn(folder: ServerFolder, config: FederationConfig) -> AsyncIterat
             _compare_clocks(store)
             standby = _Standby(folder, store, leadership)
             yield store if await standby.wait(here, run) else None
-        except OperationalError as error:
+        except (InternalError, OperationalError) as error:
             # Another may lead before it answers again; a start finds out.
             raise LeadershipLostError(f"the database does not answer: {error.orig}") from None
         finally:

@@ -3,8 +3,8 @@
 A session of its own holds an advisory lock, which the database frees when the session ends. The
 session asks once a second, and the database itself ends one that falls silent, as that of a process
 that was stopped or of a machine that vanished. A leader that gets no answer counts by its own clock
-and gives up before the database does. Whoever gets the lock raises the term, which every
-transaction of ``server.records.store`` compares.
+and gives up before the database does. The holder raises the term, which every transaction of
+``server.records.store`` compares.
 
 A connection pool between them that lends sessions by the transaction cannot carry the lock. It is
 noticed when the session's process changes; until then the term alone keeps two leaders apart.
@@ -150,7 +150,7 @@ class Leadership:
     def _drop_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:
-            # Of a broken connection there is nothing left to close.
+            # A broken connection has nothing left to close.
             with contextlib.suppress(DBAPIError):
                 session.close()
 

@@ -179,6 +179,6 @@ leadership = Table(
     # Host name of who leads, or led last.
     Column("holder", String(255), nullable=False),
     Column("since", Float, nullable=False),
-    # What a coordinator that stands by asks the leader to write into the folder that they share.
+    # A word that a coordinator that stands by asks the leader to write into the shared folder.
     Column("asked", String(32)),
 )

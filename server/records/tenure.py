@@ -1,8 +1,8 @@
 """The time for which one process may write, where several share a store and a folder.
 
-Each time that a coordinator begins to lead, it gets the next term. What it puts into the folder
-before it is named there carries the term, so that a coordinator that was stopped and wakes up later
-finds none of its own files and touches nobody else's (``docs/decisions/takeover.md``).
+Each time that a coordinator begins to lead, it gets the next term. A file that is not finished
+carries the term in its name, so that a coordinator that was stopped and wakes up later finds none
+of its own files and touches nobody else's (``docs/decisions/takeover.md``).
 """
 
 import re

@@ -181,7 +181,7 @@ class ReleaseFolder:
         temporary = self._folder / f"{self._tenure.named(f'.{pointer}')}.new"
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(self.path(round_number).name)
-        # Whoever takes over removes it: a process that is stopped here renames nothing.
+        # The next leader removes it: a process that is stopped here renames nothing.
         self._tenure.check()
         temporary.replace(self._folder / pointer)
         sync_folder(self._folder)
@@ -189,7 +189,7 @@ class ReleaseFolder:
     def discard_unpublished(self, keep: int | None, term: int | None = None) -> None:
         """Delete what was built and never recorded, except for one round's of a term.
 
-        ``term`` is as in ``publish``. What a later term builds is not this one's to delete.
+        ``term`` is as in ``publish``. A folder of a later term is not this one's to delete.
         """
         kept = None if keep is None else self._building(keep, term)
         for building in self._folder.glob(f"{_BUILDING}*"):

@@ -18,7 +18,7 @@ START_TIMEOUT_S = 60.0
 
 
 class Machine(NamedTuple):
-    """What one of several machines has for itself: a folder for sockets, and its ports."""
+    """One of several machines: its folder for sockets, and its ports."""
 
     runtime: Path
     enrolment: int

@@ -95,7 +95,7 @@ def test_a_leader_that_was_stopped_and_wakes_writes_nothing_and_ends(share: Shar
     follower = FollowingDevice(device, [standby])
     follower.sealed[lease.nonce] = (sealed, message_id)
     follower.run()
-    # What follows a release is done when its figures are written.
+    # All that follows a release is done when its figures are written.
     until(federation.folder.metrics.exists)
     until(lambda: federation.folder.metrics.read_bytes().endswith(b"\n"))
     before = _everything(federation.root)

@@ -29,6 +29,8 @@ def federation(
     federation = SharedFederation(root / "f", postgresql.database())
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_RUNTIME_DIR", str(root))
+        # The leader is this process, which goes on whatever the machine does meanwhile.
+        patched.setattr(leading, "_leave", lambda _: None)
         yield federation.folder, federation.config
 
 

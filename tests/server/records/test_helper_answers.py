@@ -1,6 +1,7 @@
 """The coordinator's list of what the helper answered."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -146,23 +147,18 @@ def test_an_answer_of_a_coordinator_that_woke_up_late_is_not_in_the_list(
         kept = HelperAnswers(tmp_path / "kept", authorities=authorities, run=RUN, tenure=Tenure(6))
         kept.append(answers[1:])
 
-    def nothing() -> None:
-        """Leave the clock at that."""
-
-    # Stopped after it has opened the file and has looked at its clock, and not before.
-    turns = iter((nothing, nothing, take_over))
+    # Stopped after it has opened the file and has looked at its clock.
+    meanwhile: list[Callable[[], None]] = []
 
     def check() -> None:
-        next(turns, nothing)()
+        if meanwhile:
+            meanwhile.pop()()
 
     late = HelperAnswers(
-        tmp_path / "kept",
-        authorities=authorities,
-        run=RUN,
-        tenure=Tenure(5, check),
+        tmp_path / "kept", authorities=authorities, run=RUN, tenure=Tenure(5, check)
     )
-    listed(tmp_path / "kept", signer).append(answers[:1])
-    late._digests, late.newest = [answers[0].sha256], answers[0]
+    late.append(answers[:1])
+    meanwhile.append(take_over)
     late.append(answers[1:])
 
     again = listed(tmp_path / "kept", signer)

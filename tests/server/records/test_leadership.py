@@ -7,9 +7,11 @@ from threading import Event
 
 import pytest
 from sqlalchemy import create_engine, insert, select, text
+from sqlalchemy.exc import InternalError
 
 from server.config.store import StoreSettings
 from server.records import leadership as module
+from server.records import store as store_module
 from server.records.leadership import Leadership, ask_leader, current_leader, last_leader
 from server.records.store import SILENCE_MS, Store, open_store
 from server.records.tables import clients
@@ -120,6 +122,19 @@ def test_whoever_raises_the_term_waits_for_the_transaction_that_was_begun(stand:
 
     assert tenure.term == 2
     assert names(other) == ["begun"]
+
+
+def test_a_process_that_stops_in_a_transaction_loses_it_and_the_writers_lock(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "SILENCE_MS", 200)
+    (_, store), (_, other) = stand("a.example"), stand("b.example")
+
+    with pytest.raises(InternalError, match="idle-in-transaction"), store.write() as connection:
+        connection.execute(insert(clients).values(name="stopped", enrolled_at=1.0))
+        enrol(other, "next")
+
+    assert names(other) == ["next"]
 
 
 def test_a_session_that_breaks_ends_the_turn(stand: Stand) -> None:
