@@ -1,8 +1,9 @@
 """Work that a cluster's nodes do by themselves, with a line on which they tell how it goes.
 
 A task is a function and its arguments, on processors that Ray sets aside for it. It returns its
-result and says things on its way, which arrive in order and before the result. Nothing is repeated
-here: a task whose node died is lost, and its owner knows from where to go on.
+result and says things on its way, which arrive in order, each once, and before the result. Nothing
+is repeated here: a task whose node died is lost, as is one of whose words some are missing, and its
+owner knows from where to go on.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from simulation.engines.cluster import EngineError, live_nodes
 
 _WAIT_S = 0.2
 _CANCEL_S = 5.0
+_LONGEST_REASON = 160
 
 Say = Callable[[object], None]
 """Tell the machine that began the task something that pickle knows."""
@@ -59,6 +61,7 @@ class NodeTasks:
         self._do = remote(_do)
         self._mailbox = _mailbox(self._ray)
         self._keys: dict[Any, int] = {}  # By Ray's references, of two kinds.
+        self._heard: dict[int, int] = {}  # Words of each task under way.
         self._count = 0
 
     def share(self, value: object) -> object:
@@ -70,6 +73,7 @@ class NodeTasks:
         self._count += 1
         reference = self._do.remote(self._mailbox, self._count, function, *arguments)
         self._keys[reference] = self._count
+        self._heard[self._count] = 0
         return self._count
 
     def news(self) -> Sequence[Said | Ended | Lost]:
@@ -84,19 +88,21 @@ class NodeTasks:
         every = list(self._keys)
         # Whatever a task said has arrived before it ends, so ends are looked for first.
         ended, _ = self._ray.wait(every, num_returns=len(every), timeout=0)
-        said = [Said(key, message) for key, message in self._letters()]
-        return [*said, *(self._end(reference) for reference in ended)]
+        told = [self._told(*letter) for letter in self._letters()]
+        ends = [self._end(reference) for reference in ended if reference in self._keys]
+        return [*(news for news in told if news is not None), *ends]
 
     def cancel(self, key: int) -> None:
         """Interrupt a task, of which there will be no news."""
         for reference in [one for one, its_key in self._keys.items() if its_key == key]:
-            del self._keys[reference]
+            del self._keys[reference], self._heard[key]
             self._ray.cancel(reference)
 
     def cancel_all(self) -> None:
         """Interrupt every task and wait until it has ended, which is forced where need be."""
         left = list(self._keys)
         self._keys.clear()
+        self._heard.clear()
         for reference in left:
             self._ray.cancel(reference)
         if left:
@@ -104,17 +110,27 @@ class NodeTasks:
         for reference in left:
             self._ray.cancel(reference, force=True)
 
-    def _letters(self) -> list[tuple[int, object]]:
+    def _letters(self) -> "list[Letter]":
         from ray.exceptions import RayError
 
         try:
-            letters: list[tuple[int, object]] = self._ray.get(self._mailbox.take.remote())
+            letters: list[Letter] = self._ray.get(self._mailbox.take.remote())
         except RayError as error:
             raise EngineError(
-                f"the cluster lost what its nodes had told ({_line(error)}); the same command goes "
-                "on from what is here"
+                f"the cluster can keep nothing for this command ({_line(error)}); the same command "
+                "goes on from what is here"
             ) from None
         return letters
+
+    def _told(self, key: int, number: int, message: object) -> Said | Lost | None:
+        """Return the news in a letter; None of one that was seen, or of a task that is over."""
+        if key not in self._heard or number <= self._heard[key]:
+            return None
+        if number > self._heard[key] + 1:
+            self.cancel(key)
+            return Lost(key, _MISSING)
+        self._heard[key] = number
+        return Said(key, message)
 
     def _end(self, reference: Any) -> Ended | Lost:
         from ray.exceptions import (
@@ -125,25 +141,33 @@ class NodeTasks:
         )
 
         key = self._keys.pop(reference)
+        heard = self._heard.pop(key)
         try:
-            return Ended(key, self._ray.get(reference))
+            said, result = self._ray.get(reference)
         except (RayTaskError, RuntimeEnvSetupError, TaskUnschedulableError) as error:
             raise EngineError(f"the cluster cannot do its work: {error}") from error
         except RayError as error:
             return Lost(key, _line(error))
+        return Ended(key, result) if said == heard else Lost(key, _MISSING)
+
+
+Letter = tuple[int, int, object]
+"""The key of a task, the number of a word among its own from 1, and the word."""
+
+_MISSING = "what it had told was lost with another node"
 
 
 class _Mailbox:
-    """Letters from nodes until they are taken."""
+    """Letters from nodes until they are taken; if its node dies, it begins anew on another."""
 
     def __init__(self) -> None:
-        self._letters: list[tuple[int, object]] = []
+        self._letters: list[Letter] = []
 
-    def post(self, key: int, message: object) -> None:
+    def post(self, letter: Letter) -> None:
         """Put a letter in."""
-        self._letters.append((key, message))
+        self._letters.append(letter)
 
-    def take(self) -> list[tuple[int, object]]:
+    def take(self) -> list[Letter]:
         """Take all letters out, in the order in which they came."""
         letters, self._letters = self._letters, []
         return letters
@@ -154,18 +178,25 @@ def _mailbox(ray: Any) -> Any:  # As Ray has it.
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
-    return ray.remote(num_cpus=0)(_Mailbox).options(scheduling_strategy=here).remote()
+    lasting = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(_Mailbox)
+    return lasting.options(scheduling_strategy=here).remote()
 
 
 # On the node.
-def _do(mailbox: Any, key: int, function: Callable[..., object], *arguments: object) -> object:
+def _do(
+    mailbox: Any, key: int, function: Callable[..., object], *arguments: object
+) -> tuple[int, object]:
+    """Return how many words were said, and the result."""
     import ray
 
     posted: list[Any] = []
+    said = 0
 
     def say(message: object) -> None:
+        nonlocal said
         wait()
-        posted.append(mailbox.post.remote(key, message))
+        said += 1
+        posted.append(mailbox.post.remote((key, said, message)))
 
     def wait() -> None:
         """Wait until the last letter is there: at most one is under way."""
@@ -174,7 +205,7 @@ def _do(mailbox: Any, key: int, function: Callable[..., object], *arguments: obj
 
     result = function(say, *arguments)
     wait()
-    return result
+    return said, result
 
 
 def _check_room(processors: int, gpus: int) -> None:
@@ -193,5 +224,5 @@ def _check_room(processors: int, gpus: int) -> None:
 
 
 def _line(error: Exception) -> str:
-    """Return the first line of Ray's many."""
-    return str(error).strip().partition("\n")[0]
+    """Return the beginning of Ray's many lines."""
+    return " ".join(str(error).split())[:_LONGEST_REASON]
