@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
 import simulation.commands.runs
@@ -267,6 +268,34 @@ def test_more_processors_than_any_node_has_are_refused(joined: Cluster) -> None:
         NodeTasks(processors=3)
     with pytest.raises(EngineError, match=r"asks for 1 GPU .* more than 0; give --device cpu"):
         NodeTasks(processors=1, gpus=1)
+
+
+def test_a_run_loses_no_bit_with_the_process_that_keeps_what_nodes_tell(
+    configured: Configured, population: TextPopulation, joined: Cluster, tmp_path: Path
+) -> None:
+    (here,) = runs_of(configured, population, tmp_path / "here", 1, "rounds.cap=3")
+    (there,) = runs_of(configured, population, tmp_path / "there", 1, "rounds.cap=3")
+    killed: list[psutil.Process] = []
+
+    class Kills:
+        def round_finished(self, figures: Figures) -> None:
+            if not killed:
+                for process in psutil.Process().children(recursive=True):
+                    if process.name().startswith("ray::_Mailbox"):
+                        process.kill()
+                        killed.append(process)
+
+    @contextmanager
+    def show(name: str, *, first_round: int, last_round: int) -> Iterator[Reporter]:
+        yield Kills()
+
+    expected = results(LocalStarter(quietly), [here])
+
+    with ClusterStarter(NodeTasks(processors=1), show) as starter:
+        assert results(starter, [there]) == expected
+
+    assert killed
+    assert kept(there) == kept(here)
 
 
 def test_eight_runs_of_which_some_lose_their_node_end_as_they_do_here(
