@@ -4,6 +4,7 @@ A cluster that is started here listens on the loopback interface only and asks f
 nobody else has. It has no dashboard, tells nobody that it is used, and its folder goes with it.
 """
 
+import importlib
 import os
 import secrets
 import shutil
@@ -12,7 +13,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,8 +98,12 @@ def ray_cluster(
             Python, sotto, source file or torch than this machine.
     """
     variables = _QUIET | ({} if address is not None else _ALONE)
-    with _environment(variables), _own_folder(address) as folder, _own_handler():
+    with ExitStack() as leaving:
+        leaving.enter_context(_environment(variables))
+        folder = leaving.enter_context(_own_folder(address))
+        leaving.enter_context(_own_handler())
         ray = _ray()
+        leaving.enter_context(_environment_read(alone=folder is not None))
         if folder is not None:
             _start(ray, folder, processors or processor_count(), object_store_bytes)
         else:
@@ -126,6 +131,22 @@ def _ray() -> Any:  # Ray's functions are hardly typed.
             raise
         raise EngineError("--engine ray needs Ray: pip install 'sotto[ray]'") from None
     return ray
+
+
+@contextmanager
+def _environment_read(*, alone: bool) -> Iterator[None]:
+    """Let Ray read the variables that it reads only when it is imported, which may be long ago."""
+    from ray._private import ray_constants
+
+    compiled: Any = importlib.import_module("ray._raylet")  # It has no types.
+    compiled.Config.initialize("")
+    compiled.AuthenticationTokenLoader.instance().reset_cache()
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = before and not alone
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 def _start(ray: Any, folder: Path, processors: int, object_store_bytes: int | None) -> None:
