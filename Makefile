@@ -46,13 +46,14 @@ fuzz: $(STAMP) ## Run every reader on made-up bytes, FUZZ_SECONDS=60 each
 	@$(BIN)/python -m pip install --quiet --no-input -e '.[fuzz]'
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
-check: $(STAMP) ## Check format, lint, types, import directions, generated code and the house's limits
+check: $(STAMP) ## Check format, lint, types, imports, generated code, the house's limits and manifests
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports
 	@$(BIN)/python -P protos/generate.py --check
 	@$(BIN)/python -m benchmarks.house --check
+	@$(BIN)/python -m deploy.kubernetes.check
 
 format: $(STAMP) ## Rewrite the sources in the house format
 	$(BIN)/ruff format $(SOURCES)

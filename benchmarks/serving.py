@@ -92,14 +92,14 @@ from export.people.personal_file import load_personal_file
 from export.releases.release import Release, find_release, read_release
 from export.runtime.next_word import SLOTS
 from export.runtime.word_graph import NextWordGraph
-from export.runtime.word_index import NEVER_SUGGESTED, WordIndex
+from export.runtime.word_index import WordIndex
 from models.networks.flat_parameters import initial_parameters
 from models.networks.role_vectors import part_of
 from models.plan.plan import Plan, VocabularySettings, download_schema, plan_schema, released_schema
 from models.plan.release_record import ReleaseRecord
 from models.settings.model import GruLmSettings, schema_of
 from models.settings.personalisation import FedTpSettings
-from models.text.vocabulary import EOS, Vocabulary, shipped_vocabulary
+from models.text.vocabulary import EOS, NEVER_SUGGESTED, Vocabulary, shipped_vocabulary
 from models.vector.codec import named_tensors
 from models.vector.tensor_file import encode_tensors
 from server.personalisation.hypernetwork import HypernetworkHalf

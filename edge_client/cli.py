@@ -184,7 +184,7 @@ def _enrol(asked: Enrolling) -> int:
         helper=helper,
     )
     write_starting_settings(folder.client_settings)
-    print(f"enrolled as {enrolment.client_name} at {enrolment.device_address}")
+    print(f"enrolled as {enrolment.client_name} at {' or '.join(enrolment.device_addresses)}")
     print(f"what it accepts: {folder.floor}; when it works: {folder.client_settings}")
     try:
         floor = read_floor(folder.floor)
@@ -225,7 +225,7 @@ def _run(asked: Running) -> int:
     )
     agent = Agent(
         device,
-        address=enrolment.device_address,
+        addresses=settings.addresses or enrolment.device_addresses,
         policy=settings.policy,
         sensors=system_sensors(),
     )

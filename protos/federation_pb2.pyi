@@ -241,18 +241,22 @@ class CommitUploadResponse(_message.Message):
     def __init__(self, round_number: _Optional[int] = ...) -> None: ...
 
 class ReportEvaluationRequest(_message.Message):
-    __slots__ = ("lease_nonce", "token_count", "log_loss_sum", "top1_hits", "top3_hits")
+    __slots__ = ("lease_nonce", "token_count", "log_loss_sum", "top1_hits", "top3_hits", "word_count", "unknown_count")
     LEASE_NONCE_FIELD_NUMBER: _ClassVar[int]
     TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     LOG_LOSS_SUM_FIELD_NUMBER: _ClassVar[int]
     TOP1_HITS_FIELD_NUMBER: _ClassVar[int]
     TOP3_HITS_FIELD_NUMBER: _ClassVar[int]
+    WORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_COUNT_FIELD_NUMBER: _ClassVar[int]
     lease_nonce: bytes
     token_count: int
     log_loss_sum: float
     top1_hits: int
     top3_hits: int
-    def __init__(self, lease_nonce: _Optional[bytes] = ..., token_count: _Optional[int] = ..., log_loss_sum: _Optional[float] = ..., top1_hits: _Optional[int] = ..., top3_hits: _Optional[int] = ...) -> None: ...
+    word_count: int
+    unknown_count: int
+    def __init__(self, lease_nonce: _Optional[bytes] = ..., token_count: _Optional[int] = ..., log_loss_sum: _Optional[float] = ..., top1_hits: _Optional[int] = ..., top3_hits: _Optional[int] = ..., word_count: _Optional[int] = ..., unknown_count: _Optional[int] = ...) -> None: ...
 
 class ReportEvaluationResponse(_message.Message):
     __slots__ = ()

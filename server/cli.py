@@ -26,6 +26,7 @@ from server.devices.known_helper import HelperMissingError
 from server.operating.backup import BackupError, create_backup, restore_backup
 from server.operating.commands import Federation
 from server.operating.flags import (
+    Asked,
     Backup,
     Founding,
     HelperAdmission,
@@ -36,19 +37,23 @@ from server.operating.flags import (
     Reported,
     Restoring,
     Rounds,
+    Running,
     Succeeding,
     WithAuthority,
     passphrase_in,
 )
 from server.operating.founding import FoundingError, found, write_invites
+from server.operating.leading import LOST_STATUS
 from server.operating.ledger_report import ledger_as_json, print_ledger
 from server.operating.report import print_rounds, print_status, round_as_json
 from server.records.folder import ServerFolder, without_noise_secret
 from server.records.lock import AlreadyRunningError
 from server.records.store import StoreError
+from server.records.tenure import LeadershipLostError
 from server.services.admin_client import AdminCallError, NotRunningError
 from server.services.listeners import ListenError
 
+_STANDS_BY = 3
 # A ValueError here is a setting that cannot be used: a word list, a text, a host name.
 _FAILURES = (
     AccountantsDisagreeError,
@@ -74,7 +79,10 @@ _FAILURES = (
 
 @command("sotto-server")
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return 0, or 1 after one line on stderr. Wrong usage exits with 2."""
+    """Run the command; return 0, or 1 after one line on stderr. Wrong usage exits with 2.
+
+    ``status --leads`` has 3 for a coordinator that stands by; see ``leading.LOST_STATUS`` too.
+    """
     parser = command_line(
         "sotto-server",
         "Set up a federation, invite devices, run the coordinator and look after it.",
@@ -89,10 +97,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = read_arguments(parser, argv)
     try:
         check_installation()
-        arguments.handler(arguments.settings)
+        status: int | None = arguments.handler(arguments.settings)
+    except LeadershipLostError as error:
+        failed("sotto-server", error)
+        return LOST_STATUS
     except _FAILURES as error:
         return failed("sotto-server", error)
-    return 0
+    return status or 0
 
 
 def _init(asked: Founding) -> None:
@@ -103,7 +114,8 @@ def _init(asked: Founding) -> None:
     passphrase = passphrase_in(asked.passphrase_file)
     founded = found(asked.folder, text, asked.hostname, source=source, passphrase=passphrase)
     print(f"founded a federation in {asked.folder}")
-    print(f"devices reach it at {founded.listen.advertised_host}; settings: federation.toml there")
+    hosts = " or ".join(founded.listen.advertised_hosts)
+    print(f"devices reach it at {hosts}; settings: federation.toml there")
     print("authority/authority.key there is needed once a year: keep it somewhere else")
     if isinstance(founded.privacy, MaskedNoise):
         print(f"next: give {asked.folder}/authority/authority.crt to whoever runs the helper, for")
@@ -126,13 +138,20 @@ def _token(asked: Invites) -> None:
         print(path)
 
 
-def _run(asked: OnFolder) -> None:
-    """Coordinate the federation until drained or stopped."""
+def _run(asked: Running) -> None:
+    """Coordinate the federation until drained or stopped.
+
+    Several may be started on machines that share the folder and a PostgreSQL: one leads, and the
+    others stand by until it ends.
+    """
     # Here, because they import torch, which takes a second.
     from server.config.start_lines import promises
     from server.operating.running import Ports, serve
 
     federation = Federation(asked.folder)
+    addresses = {"devices": asked.devices, "enrolment": asked.enrolment}
+    here = {name: address for name, address in addresses.items() if address is not None}
+    listen = msgspec.structs.replace(federation.config.listen, **here)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
@@ -145,16 +164,20 @@ def _run(asked: OnFolder) -> None:
         print(f"personalisation: {federation.config.travel}", flush=True)
 
     keep_freed_memory()
-    asyncio.run(serve(federation.folder, federation.config, on_ready=on_ready))
+    asyncio.run(serve(federation.folder, federation.config, listen=listen, on_ready=on_ready))
 
 
-def _status(asked: Reported) -> None:
-    """Say where the run stands."""
-    report = Federation(asked.folder).status()
+def _status(asked: Asked) -> int:
+    """Say where the run stands, and who leads it."""
+    federation = Federation(asked.folder)
+    if asked.leads:
+        return 0 if federation.leads_here() else _STANDS_BY
+    report = federation.status()
     if asked.json:
         print(msgspec.json.encode(report).decode())
     else:
         print_status(report)
+    return 0
 
 
 def _rounds(asked: Rounds) -> None:
@@ -206,9 +229,17 @@ def _forget(asked: OneClient) -> None:
 
 
 def _rotate_keys(asked: Hosted) -> None:
-    """Replace the keys of a stopped coordinator."""
+    """Replace the keys of a stopped coordinator.
+
+    Replace the coordinator's keys while it is stopped. With --hostname, the new certificate and
+    invites from now on have these names, in place of those in federation.toml; the certificate has
+    those too, for the devices that know them.
+    """
     Federation(asked.folder).rotate_keys(asked.hostname)
     print("rotated the coordinator's keys; devices that have met them refuse the former ones")
+    if asked.hostname:
+        print(f"invites name {' or '.join(asked.hostname)} from now on; for a device that is")
+        print("enrolled, `coordinator` in its client.toml, or enrolling again, gives all of them")
 
 
 def _rotate_issuing_key(asked: WithAuthority) -> None:

@@ -26,6 +26,8 @@ examples:
     sotto-simulate sweep fedatt-ptb --until valid_perplexity=250 \\
       --set rounds.participation_rate=0.1,0.3,0.5,0.7,0.9 \\
       --set training.local_epochs=1,5 --set training.batch_size=10,20
+  the runs side by side on a Ray cluster, each on four processors of one node:
+    sotto-simulate sweep fedatt-ptb --seeds 1,2,3 --engine ray --address auto --workers 4
 """
 
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.key_pool import KeyPool
+from tests.server.postgresql_cluster import NoPostgresqlError, PostgresqlCluster
 
 # A busy machine, or the first import of a library, is slow and not wrong: nothing here is timed.
 # The same examples every time: what makes a test fail is a change.
@@ -48,3 +49,13 @@ def pooled_keys() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("privacy.identities.party.make_rsa_key", KeyPool().next_key)
         yield
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresqlCluster]:
+    try:
+        cluster = PostgresqlCluster()
+    except NoPostgresqlError as error:
+        pytest.skip(str(error))
+    yield cluster
+    cluster.stop()

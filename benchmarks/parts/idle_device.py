@@ -1,15 +1,17 @@
 """Run a device that does everything but train: fetches, opens, seals, delivers.
 
-``python -m benchmarks.parts.idle_device FOLDER [--never-answer]``. The agent is the product's;
-only the child that would train is replaced, by one in the agent's own process and without torch.
-The update is a hundredth of what the device received, a share that depends on its name, so that
-equal rounds end in equal models. Under masks it is one vector, laid on its grid in the first round
-and masked anew in each: rounding and noise are figures of their own (``benchmarks.secure_sum``).
+``python -m benchmarks.parts.idle_device FOLDER [--never-answer] [--verbose]``. The agent is the
+product's; only the child that would train is replaced, by one in the agent's own process and
+without torch. The update is a hundredth of what the device received, a share that depends on its
+name, so that equal rounds end in equal models. Under masks it is one vector, laid on its grid in
+the first round and masked anew in each: rounding and noise are figures of their own
+(``benchmarks.secure_sum``).
 """
 
 import argparse
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import time
@@ -22,7 +24,7 @@ from edge_client.agent.agent import Agent
 from edge_client.agent.device import Device
 from edge_client.child.masking import masked_payload
 from edge_client.folder.layout import DeviceFolder
-from edge_client.jobs.job import Job, Outcome, Trained
+from edge_client.jobs.job import Failed, Job, Outcome, Trained
 from edge_client.owner.floor import read_floor
 from edge_client.owner.policy import PolicySettings
 from edge_client.owner.sensors import Reading
@@ -38,7 +40,8 @@ from privacy.identities.certificates import read_certificate
 from privacy.identities.party import Identity
 from privacy.masking.rotation import rotate
 from privacy.noise.masked_settings import MaskedNoise
-from privacy.sealing.envelope import NO_PLAN, Direction, MessageContext, Opener, seal
+from privacy.sealing.envelope import NO_PLAN, Direction, MessageContext, Opener, UnsealError, seal
+from protos.refusals import RefusalCode
 
 
 class IdleTrainer:
@@ -58,7 +61,11 @@ class IdleTrainer:
             await asyncio.Event().wait()
         plan = decode_plan(job.plan)
         schema = schema_of(plan.model)
-        self._open(job, plan, schema)
+        try:
+            self._open(job, plan, schema)
+        except UnsealError as error:
+            # Begun with a coordinator that ended, and gone on with the next one's: fetched anew.
+            return Failed(code=RefusalCode.UNSEAL_FAILED, reason=str(error))
         context = _context(job, plan.run, schema, Direction.UPLINK)
         if isinstance(plan.privacy, MaskedNoise):
             return self._sealed(job, self._masked(job, plan, context), context, example_count=0)
@@ -155,7 +162,7 @@ async def serve(folder: DeviceFolder, *, answers: bool) -> None:
     )
     agent = Agent(
         device,
-        address=enrolment.device_address,
+        addresses=enrolment.device_addresses,
         policy=PolicySettings(),
         sensors=AlwaysReady(),
         clock=time.time,
@@ -171,7 +178,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--never-answer", action="store_true", help="take leases and keep them")
+    parser.add_argument("--verbose", action="store_true", help="log each step, as the product does")
     arguments = parser.parse_args()
+    if arguments.verbose:
+        logging.basicConfig(level=logging.INFO)
     os.umask(0o077)
     folder = DeviceFolder(arguments.folder)
     asyncio.run(serve(folder, answers=not arguments.never_answer))

@@ -29,6 +29,7 @@ from simulation.config.overrides import parse_override
 from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
 from simulation.population.dealing import build_population
 from simulation.rounds.federation import Federation
+from simulation.workers.local import LocalWorkers
 from simulation.workers.pool import WorkerPool
 
 LARGEST_LOSS_DIFFERENCE = 0.01
@@ -127,7 +128,7 @@ def measure_together(repeats: int, worker_count: int) -> dict[str, float]:
                     clients.images,
                     worker_count=workers,
                     together=together,
-                    device=device,
+                    engine=partial(LocalWorkers, device=device),
                 )
             )
             for together in (1, group)

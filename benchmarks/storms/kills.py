@@ -85,7 +85,7 @@ class _Storm:
         self._random = source
         self._found = found
         self._agents = dict[int, psutil.Process]()
-        self.watch = _Watch(deployment)
+        self.watch = ReleaseWatch(deployment)
 
     @property
     def releases(self) -> int:
@@ -149,7 +149,7 @@ class _Storm:
             time.sleep(0.05)
 
 
-class _Watch(threading.Thread):
+class ReleaseWatch(threading.Thread):
     """A reader of the store, which holds each release against what it was when first seen.
 
     Attributes:

@@ -2,7 +2,13 @@
 
 from dataclasses import dataclass
 
-RANKED = ("test_perplexity", "test_top1_recall", "test_top3_recall")
+RANKED = (
+    "test_perplexity",
+    "test_top1_recall",
+    "test_top3_recall",
+    "test_listed_top3_recall",
+    "test_unknown_words",
+)
 
 
 @dataclass(frozen=True)

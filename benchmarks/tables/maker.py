@@ -4,7 +4,7 @@ A finished run is a line of ``TABLE.jsonl`` below ``--runs`` and is not made aga
 lies in a folder below ``--work`` and goes on. After each run the table is written anew to ``--out``
 as JSON, Markdown and PNG. Short runs keep several processors busy where commands with
 ``--workers 1`` and a ``--share`` each run side by side; the same command without a share then
-writes the table.
+writes the table. ``--engine ray`` starts all runs at once, on as many nodes as there are.
 """
 
 import argparse
@@ -13,62 +13,39 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any
 
 import msgspec
 
+from benchmarks.tables.arguments import Share, parser_of
 from benchmarks.tables.definition import Row, TableDefinition
-from benchmarks.tables.records import Outcome, RunRecord, append_record, find_record, rounds_with
+from benchmarks.tables.records import (
+    Outcome,
+    RunRecord,
+    append_record,
+    check_one_kind,
+    find_record,
+    rounds_with,
+)
 from benchmarks.tables.report import Writer, figures_of, write_report
 from simulation.config.overrides import parse_override
 from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
 from simulation.figures.baselines import baseline_figures
 from simulation.figures.metrics import Figures
-from simulation.figures.progress import ProgressReport, tell
+from simulation.figures.progress import tell
 from simulation.population.dealing import build_population
-from simulation.population.partition_record import keep_partition
 from simulation.population.population import Population, as_text
 from simulation.rounds.attendance import SimulationError
-from simulation.runs.runner import RunOptions, run_simulation
-from simulation.workers.processes import processor_count
+from simulation.runs.runner import RunOptions
+from simulation.runs.starting import Place
+from simulation.runs.whole_run import Started, WholeRun
 
-T = TypeVar("T")
 Measure = Callable[[TableDefinition, Path, Path | None, Figures], Outcome]
 """Measure a run by its table, its folder, the folder of data and its final figures, if any."""
-
-
-@dataclass(frozen=True)
-class Share:
-    """Say which runs of a table are a command's: the I-th of every N, as ``I/N`` is read.
-
-    Attributes:
-        first: Place of the first, from 0.
-        of: N.
-    """
-
-    first: int = 0
-    of: int = 1
-
-    def taken(self, runs: Sequence[T]) -> Sequence[T]:
-        """Return this share of all runs."""
-        return runs[self.first :: self.of]
-
-    @classmethod
-    def read(cls, text: str) -> Self:
-        """Read ``I/N``.
-
-        Raises:
-            ArgumentTypeError: If it is anything else.
-        """
-        part, slash, of = text.partition("/")
-        if not (slash and part.isdecimal() and of.isdecimal() and 1 <= int(part) <= int(of)):
-            raise argparse.ArgumentTypeError(
-                f"a share must be I/N with I from 1 to N, such as 1/2, got {text!r}"
-            )
-        return cls(int(part) - 1, int(of))
 
 
 class Maker:
@@ -83,9 +60,10 @@ class Maker:
         self._runs: Path = arguments.runs
         self._work: Path = arguments.work
         self._out: Path = arguments.out
-        self._workers: int = arguments.workers or processor_count()
+        self._place = Place(
+            arguments.engine, arguments.address, arguments.workers, arguments.device
+        )
         self._together: int = arguments.together
-        self._device: str = arguments.device
         self._share: Share = arguments.share
         self._rounds: tuple[str, ...] = (
             () if arguments.rounds is None else (f"rounds.cap={arguments.rounds}",)
@@ -93,6 +71,18 @@ class Maker:
         self._module = module
         self._said = "" if arguments.rounds is None else f" --rounds {arguments.rounds}"
         self._populations: dict[object, Population] = {}
+        self._started: dict[Path, Started] = {}
+
+    @contextmanager
+    def under_way(self, tables: Mapping[str, TableDefinition]) -> Iterator[None]:
+        """Start this command's part of the runs that are missing; they end with the block."""
+        with self._place.starter() as starter:
+            for name, table in tables.items():
+                for row, seed in self._share.taken(seed_by_seed(table)):
+                    run = self._missing(name, table, row, seed)
+                    if run is not None:
+                        self._started[run.folder] = starter.start(run)
+            yield
 
     def run_share(self, name: str, table: TableDefinition) -> None:
         """Run this command's part of a table's runs, and write no table."""
@@ -128,50 +118,61 @@ class Maker:
         }
 
     def _run(self, name: str, table: TableDefinition, row: Row, seed: int) -> RunRecord:
-        """Return the record of a run, which is made first if it is missing."""
-        config, tables = configured(table, *row.settings, *self._rounds, f"seed={seed}")
-        of_table, of_row = row.run or (name, row.name)
-        records = self._runs / f"{of_table}.jsonl"
+        """Return the record of a run, which is awaited first if it is missing."""
+        config, tables = self._configured(table, row, seed)
+        records, of_row = self._records(name, row)
         found = find_record(records, of_row, seed, tables)
         if found is not None:
             return found
-        folder = self._work / of_table / _folder_name(of_row, tables)
-        outcome = self._measure(
-            table, folder, self._data, self._simulate(table, row, config, tables, folder)
-        )
+        folder = self._folder(name, row, tables)
+        try:
+            final = self._started[folder].result()
+        except SimulationError as error:
+            if not table.may_be_lost:
+                raise
+            tell([f"{row.name}, seed {config.seed} is lost: {error}"])
+            final = {}
+        outcome = self._measure(table, folder, self._data, final)
         record = RunRecord(
             row=of_row, seed=seed, configuration=tables, **msgspec.structs.asdict(outcome)
         )
         append_record(records, record)
         return record
 
-    def _simulate(
-        self,
-        table: TableDefinition,
-        row: Row,
-        config: SimulationConfig,
-        tables: dict[str, Any],  # TOML values.
-        folder: Path,
-    ) -> Figures:
-        population = self._population(config)
-        if population.partition is not None:
-            keep_partition(folder, population.partition)
-        with ProgressReport(
-            f"{row.name}, seed {config.seed}", first_round=1, last_round=config.rounds.cap
-        ) as report:
-            options = RunOptions(
-                worker_count=self._workers,
-                reporter=report,
+    def _missing(self, name: str, table: TableDefinition, row: Row, seed: int) -> WholeRun | None:
+        """Return a run that is not recorded."""
+        config, tables = self._configured(table, row, seed)
+        records, of_row = self._records(name, row)
+        if find_record(records, of_row, seed, tables) is not None:
+            return None
+        if config.vocabulary is not None:
+            check_one_kind(records)
+        return WholeRun(
+            f"{row.name}, seed {seed}",
+            config,
+            tables,
+            partial(self._population, config),
+            self._folder(name, row, tables),
+            RunOptions(
+                worker_count=self._place.worker_count,
                 together=self._together,
-                device=self._device,
-            )
-            try:
-                return run_simulation(config, tables, population, folder, options)
-            except SimulationError as error:
-                if not table.may_be_lost:
-                    raise
-                tell([f"{row.name}, seed {config.seed} is lost: {error}"])
-                return {}
+                device=self._place.device,
+            ),
+        )
+
+    def _configured(
+        self, table: TableDefinition, row: Row, seed: int
+    ) -> tuple[SimulationConfig, dict[str, Any]]:  # TOML values.
+        return configured(table, *row.settings, *self._rounds, f"seed={seed}")
+
+    def _records(self, name: str, row: Row) -> tuple[Path, str]:
+        """Return the file of a row's runs, and the row's name in it."""
+        of_table, of_row = row.run or (name, row.name)
+        return self._runs / f"{of_table}.jsonl", of_row
+
+    def _folder(self, name: str, row: Row, tables: Mapping[str, Any]) -> Path:  # TOML values.
+        of_table, of_row = row.run or (name, row.name)
+        return self._work / of_table / _folder_name(of_row, tables)
 
     def _population(self, config: SimulationConfig) -> Population:
         key = (config.data, config.vocabulary)
@@ -243,7 +244,7 @@ def make_tables(
         write: Writes a table after each of its runs.
         measure: Says what is kept of a finished run.
     """
-    arguments = _parser(description, tables).parse_args()
+    arguments = parser_of(description, tables).parse_args()
     if arguments.data is None and "SOTTO_DATA" in os.environ:
         arguments.data = Path(os.environ["SOTTO_DATA"])
     if arguments.list:
@@ -257,11 +258,12 @@ def make_tables(
             arguments.runs, arguments.work = Path(scratch, "runs"), Path(scratch, "work")
             arguments.out = Path(scratch, "results")
         maker = Maker(arguments, module, write, measure)
-        if arguments.share.of > 1:
-            for name, table in chosen.items():
-                maker.run_share(name, table)
-            return
-        results = {name: maker.make(name, table) for name, table in chosen.items()}
+        with maker.under_way(chosen):
+            if arguments.share.of > 1:
+                for name, table in chosen.items():
+                    maker.run_share(name, table)
+                return
+            results = {name: maker.make(name, table) for name, table in chosen.items()}
         if arguments.json:
             print(json.dumps(flat(results)))
             return
@@ -274,49 +276,3 @@ def _time(table: TableDefinition) -> str:
     return (
         "time not known" if table.minutes is None else f"about {table.minutes:4.0f} min on 2 cores"
     )
-
-
-def _parser(description: str, tables: Mapping[str, TableDefinition]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--only", action="append", choices=sorted(tables), help="make this table")
-    parser.add_argument("--data", type=Path, help="folder with the data sets ($SOTTO_DATA)")
-    parser.add_argument(
-        "--runs",
-        type=Path,
-        default=Path("docs/results/runs"),
-        help="folder of finished runs' lines",
-    )
-    parser.add_argument(
-        "--work",
-        type=Path,
-        default=Path("runs/tables"),
-        help="folder of runs under way; a finished run's may be deleted (default: runs/tables)",
-    )
-    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="folder of tables")
-    parser.add_argument("--workers", type=int, help="processes that train (default: one a core)")
-    parser.add_argument(
-        "--share",
-        type=Share.read,
-        default=Share(),
-        metavar="I/N",
-        help="run the I-th of every N runs and write no table: N commands side by side, with "
-        "--workers 1 each (default: 1/1, all of them and the table)",
-    )
-    parser.add_argument(
-        "--rounds",
-        type=int,
-        help="rounds of every run, where the time allows no more; growth and falling steps keep "
-        "the lengths of the table",
-    )
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to train")
-    parser.add_argument(
-        "--together",
-        type=int,
-        default=1,
-        metavar="N",
-        help="clients that one process trains at once, for images (default: 1)",
-    )
-    parser.add_argument("--list", action="store_true", help="show the tables and their time")
-    parser.add_argument("--quick", action="store_true", help="under a minute, embedded data")
-    parser.add_argument("--json", action="store_true", help="print one object of figures")
-    return parser

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.records import Outcome, RunRecord
-from benchmarks.tables.report import Rows, write_document, write_page
+from benchmarks.tables.report import Rows, mark_of, notes_of, write_document, write_page
 from benchmarks.tables.robustness import BETWEEN
 from simulation.figures.metrics import Figures, read_metrics
 
@@ -65,9 +65,12 @@ def write_matrix(
         f"# {table.title}",
         "",
         f"Made by `{command}`; {seeds} seed(s) a cell; lost runs are left out of means.",
+        *notes_of(rows),
     ]
     for figure in table.figures:
-        lines += ["", f"## {figure.replace('_', ' ')}", "", f"| | {' | '.join(attacks)} |"]
+        mark = max((mark_of(of_row, figure) for of_row in rows.values()), default="")
+        named = figure.replace("_", " ") + mark
+        lines += ["", f"## {named}", "", f"| | {' | '.join(attacks)} |"]
         lines.append("| --- " * (len(attacks) + 1) + "|")
         for rule in rules:
             cells = [

@@ -14,8 +14,8 @@ from benchmarks.tables.masked import (
     row_name,
 )
 from benchmarks.tables.matrix import write_matrix
-from benchmarks.tables.records import RunRecord
-from benchmarks.tables.report import Rows
+from benchmarks.tables.records import RunRecord, counted_before
+from benchmarks.tables.report import MARK, Rows
 from simulation.tuning.candidate import Candidate, Deployment, Mode, Promise, promise_of
 from simulation.tuning.crowd import usual_delta
 
@@ -40,7 +40,9 @@ def _differences(plan: Plan, runs: Mapping[str, Sequence[RunRecord]]) -> Iterato
     yield from ("", "## Differences, seed by seed", "")
     yield "Mean ± sample standard deviation over the seeds of what two runs of one seed differ by."
     yield ""
-    yield "| | against | perplexity | top-3 recall, points |"
+    finals = [run.final for of_row in runs.values() for run in of_row]
+    mark = MARK if any(map(counted_before, finals)) else ""
+    yield f"| | against | perplexity | top-3 recall, points{mark} |"
     yield "| --- | --- | --- | --- |"
     for strength in plan.strengths:
         for multiplier in plan.multipliers:

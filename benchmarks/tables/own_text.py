@@ -13,7 +13,15 @@ import msgspec
 
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.records import Outcome, RunRecord
-from benchmarks.tables.report import FLOORS, Rows, figures_of, write_document, write_page
+from benchmarks.tables.report import (
+    FLOORS,
+    Rows,
+    figures_of,
+    mark_of,
+    notes_of,
+    write_document,
+    write_page,
+)
 from simulation.figures.metrics import Figures
 from simulation.figures.plots import write_figure
 from simulation.runs.checkpoint import FINE_TUNED_FILE
@@ -145,7 +153,11 @@ def _tuned_rows(
     return {
         tuned_row(after): figures_of(
             [
-                {name: run.final.get(f"fine_tuned_{after}_{name}") for name in table.figures}
+                {
+                    name: value
+                    for name in (*table.figures, "unknown_words")
+                    if (value := run.final.get(f"fine_tuned_{after}_{name}")) is not None
+                }
                 for run in runs
             ],
             table.figures,
@@ -214,6 +226,7 @@ def _markdown(
         "newest fifth with its own model; figures in per cent, mean ± sample standard deviation "
         "over the seeds. *Users* is the mean over users, *worst tenth* that of those who are "
         "served worst.",
+        *notes_of(rows),
         "",
         "| | " + " | ".join(_heading(figure) for figure in table.figures) + " | seeds |",
         "| --- " * (len(table.figures) + 2) + "|",
@@ -224,7 +237,8 @@ def _markdown(
         lines.append(f"| {row} | {' | '.join(cells)} | {'' if seeds is None else int(seeds)} |")
     for figure, by_rival in compared.items():
         order = [row for row in rows if row not in FLOORS]
-        lines += ["", *_comparison(COMPARED[figure], by_rival, order)]
+        mark = max(mark_of(figures, figure) for figures in rows.values())
+        lines += ["", *_comparison(COMPARED[figure] + mark, by_rival, order)]
     lines += ["", f"![Difference of keystroke savings over users]({name}.png)"]
     return "\n".join(lines) + "\n"
 
@@ -270,7 +284,7 @@ def _cell(figures: Mapping[str, float | None], name: str) -> str:
         return ""
     scale, digits = (1, 1) if "perplexity" in name else (100, 2)
     spread_told = "" if spread is None else f" ± {scale * spread:.{digits}f}"
-    return f"{scale * value:.{digits}f}{spread_told}"
+    return f"{scale * value:.{digits}f}{spread_told}{mark_of(figures, name)}"
 
 
 def _draw(

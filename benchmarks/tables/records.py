@@ -6,12 +6,16 @@ read, and the next line takes its place, so that run is made again.
 
 import fcntl
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from simulation.figures.metrics import Figures, Value, read_metrics
+
+Final = Mapping[str, Value]
+"""Final figures of a run."""
 
 
 class RecordsError(ValueError):
@@ -85,6 +89,25 @@ def find_record(path: Path, row: str, seed: int, configuration: dict[str, Any]) 
                 )
             return record
     return None
+
+
+def counted_before(final: Final) -> bool:
+    """Return whether a run's recall took ``<eos>`` for a word; of a run of words."""
+    has_recall = any("top3_recall" in name and final[name] is not None for name in final)
+    return has_recall and not any(name.endswith("unknown_words") for name in final)
+
+
+def check_one_kind(path: Path) -> None:
+    """Check that a run of words may join a table's records.
+
+    Raises:
+        RecordsError: If recall of some was counted before words alone.
+    """
+    if any(counted_before(record.final) for record in read_records(path)):
+        raise RecordsError(
+            f"{path} holds runs whose recall was counted before words alone, and those of a new "
+            "run cannot stand beside them; give another --runs, or remove the file"
+        )
 
 
 def read_records(path: Path) -> list[RunRecord]:

@@ -8,13 +8,19 @@ from pathlib import Path
 from typing import Protocol
 
 from benchmarks.tables.definition import TableDefinition
-from benchmarks.tables.records import RunRecord
+from benchmarks.tables.records import Final, RunRecord, counted_before
 from simulation.figures.plots import plot_bars, plot_runs, plot_table
 
 FLOORS = ("unigram", "bigram")
+COUNTED_BEFORE = "counted_before_words_alone"
+"""Figure of a row: its seeds whose recall took ``<eos>`` for a word."""
+MARK = " \\*"
+NOTE = (
+    "Perplexity is over every token, `<eos>` and `<unk>` included; recall is over typed words. "
+    "\\* was [counted before words alone](README.md#recall), and compares with its like only."
+)
 BY_HAND = "\n<!-- Written by hand; making the table again keeps what follows. -->\n"
 
-Final = Mapping[str, float | int | str | None]
 Rows = Mapping[str, Mapping[str, float | None]]
 
 
@@ -38,7 +44,7 @@ def figures_of(finals: Sequence[Final], names: Sequence[str]) -> dict[str, float
     """Return each figure's mean over the seeds, and its sample standard deviation.
 
     A seed without a finite value of the first figure is lost: ``lost`` counts them, and the mean is
-    over the others.
+    over the others. ``COUNTED_BEFORE`` is there if recall of any seed is of the old kind.
     """
     figures: dict[str, float | None] = {"seeds": len(finals)}
     for name in names:
@@ -50,7 +56,19 @@ def figures_of(finals: Sequence[Final], names: Sequence[str]) -> dict[str, float
         figures[name] = statistics.fmean(values) if values else None
         figures[f"{name}_spread"] = statistics.stdev(values) if len(values) > 1 else None
         figures.setdefault("lost", len(finals) - len(values))
-    return figures
+    old = sum(map(counted_before, finals)) if any("recall" in name for name in names) else 0
+    return figures | ({COUNTED_BEFORE: old} if old else {})
+
+
+def mark_of(figures: Mapping[str, float | None], name: str) -> str:
+    """Return what stands behind a figure of a row that was counted before words alone."""
+    is_of_strip = any(part in name for part in ("recall", "accuracy", "backdoor"))
+    return MARK if COUNTED_BEFORE in figures and is_of_strip else ""
+
+
+def notes_of(rows: Rows) -> list[str]:
+    """Return the lines that explain the mark, if any row has it."""
+    return ["", NOTE] if any(COUNTED_BEFORE in figures for figures in rows.values()) else []
 
 
 def write_document(
@@ -111,19 +129,26 @@ def _markdown(
     command: str,
     remarks: Sequence[str],
 ) -> str:
+    columns = [name for name in table.figures if any(name in row for row in _filled(rows))]
     lines = [
         f"# {table.title}",
         "",
         f"Made by `{command}` with the preset `{table.preset}`; mean ± sample standard deviation "
         "over the seeds.",
+        *notes_of(rows),
         "",
-        "| | " + " | ".join(name.replace("_", " ") for name in table.figures) + " | seeds |",
-        "| --- " * (len(table.figures) + 2) + "|",
+        "| | " + " | ".join(name.replace("_", " ") for name in columns) + " | seeds |",
+        "| --- " * (len(columns) + 2) + "|",
     ]
     for name, figures in rows.items():
-        cells = [_cell(figures, figure) for figure in table.figures]
+        cells = [_cell(figures, figure) for figure in columns]
         lines.append(f"| {name} | {' | '.join(cells)} | {_seeds(figures)} |")
     return "\n".join([*lines, "", *remarks]).rstrip() + "\n"
+
+
+def _filled(rows: Rows) -> list[set[str]]:
+    """Return the names of each row's figures that have a value."""
+    return [{name for name, value in row.items() if value is not None} for row in rows.values()]
 
 
 def _seeds(figures: Mapping[str, float | None]) -> str:
@@ -138,7 +163,8 @@ def _cell(figures: Mapping[str, float | None], name: str) -> str:
     if value is None:
         return ""
     digits = 1 if value > 10 else 4
-    return f"{value:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+    told = f"{value:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+    return told + mark_of(figures, name)
 
 
 _OfSeeds = Mapping[int, Mapping[str, float]]

@@ -42,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     whole = {
         "dev": _resolve("pyproject.toml", "--extra", "dev"),
-        "server": _resolve("pyproject.toml", "--extra", "server", "--extra", "export"),
+        "server": _resolve(
+            "pyproject.toml", "--extra", "server", "--extra", "export", "--extra", "postgresql"
+        ),
         "helper": _resolve("pyproject.toml", "--extra", "helper"),
         "serve": _resolve("pyproject.toml", "--extra", "serve"),
     }

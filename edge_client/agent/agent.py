@@ -8,7 +8,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from edge_client.agent.data_at_hand import check_data_at_hand
 from edge_client.agent.device import Device
@@ -16,6 +16,7 @@ from edge_client.agent.session import FAILED, Ended, Session
 from edge_client.datasets.text_set import DatasetError
 from edge_client.owner.policy import PolicySettings, Verdict, Wait, decide
 from edge_client.owner.sensors import Sensors
+from edge_client.wire.addresses import Addresses
 from edge_client.wire.backoff import LAST_CEILING_S, delays
 from edge_client.wire.coordinator_keys import meet_coordinator, pinned_tls
 from edge_client.wire.enrolling import renew_certificates
@@ -35,23 +36,27 @@ RENEWAL_INTERVAL_S = 3600.0
 
 
 class Agent:
-    """The agent that serves a federation from one device folder until cancelled."""
+    """The agent that serves a federation from one device folder until cancelled.
+
+    Attributes:
+        addresses: Where the coordinator may be; the one that served last comes first.
+    """
 
     def __init__(
         self,
         device: Device,
         *,
-        address: str,
+        addresses: Sequence[str],
         policy: PolicySettings,
         sensors: Sensors,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Prepare an agent for the listener at ``address``, which is ``host:port``.
+        """Prepare an agent for a coordinator at ``host:port``, or one of several; first preferred.
 
         The ``clock`` gives seconds since 1970 UTC.
         """
         self._device = device
-        self._address = address
+        self.addresses = Addresses(addresses)
         self._policy = policy
         self._sensors = sensors
         self._clock = clock
@@ -87,6 +92,8 @@ class Agent:
                     await _pause(DATA_INTERVAL_S, str(error))
                 except (UnreachableError, OSError) as error:
                     self._lost = True
+                    if not self._had_orders:
+                        self.addresses.pass_over()
                     # A full disk is no reason to stop: what is sealed is kept for the next try.
                     if self._clock() - began > LAST_CEILING_S or self._lost_work(error):
                         # The stream held for longer than any wait, or its network broke in the
@@ -136,15 +143,18 @@ class Agent:
     async def _coordinator_tls(self) -> bytes:
         """Return the certificate that the coordinator must have the key of, DER."""
         folder = self._device.folder
-        pinned = None if self._lost else pinned_tls(folder, now=self._clock())
+        # Of several addresses, another may serve by now.
+        is_new = self._lost or self.addresses.are_several
+        pinned = None if is_new else pinned_tls(folder, now=self._clock())
         if pinned is None:
-            allowed = self._device.floor.authorities
-            await meet_coordinator(
-                folder,
-                self._address,
-                allowed,
-                now=self._clock(),
-                passphrase=self._device.passphrase,
+            await self.addresses.find(
+                lambda address: meet_coordinator(
+                    folder,
+                    address,
+                    self._device.floor.authorities,
+                    now=self._clock(),
+                    passphrase=self._device.passphrase,
+                )
             )
             self._lost = False
             pinned = folder.coordinator().tls
@@ -163,7 +173,7 @@ class Agent:
 
     def _transport(self, identity: Identity, coordinator_tls: bytes) -> Transport:
         return Transport(
-            self._address,
+            self.addresses.current,
             coordinator_tls,
             identity.tls_key_pem,
             identity.tls_certificate_pem,

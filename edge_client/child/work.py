@@ -195,6 +195,8 @@ class _Work:
             log_loss_sum=counts.log_loss_sum,
             top1_hits=counts.top1_hits,
             top3_hits=counts.top3_hits,
+            word_count=None if self.plan.vocabulary is None else counts.word_count,
+            unknown_count=counts.unknown_count,
         )
 
     def fit_embedding(self) -> Fitted:

@@ -33,6 +33,7 @@ class Enrolment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     ``run`` is 32 hex digits, ``device_address`` ``host:port``, and ``ca_certificate`` DER, as is
     ``helper_certificate``, that of the helper which the invite named, if it named one.
+    ``other_device_addresses`` are where the coordinator may be found besides, if the invite said.
     """
 
     client_name: str
@@ -40,6 +41,14 @@ class Enrolment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     device_address: str
     ca_certificate: bytes
     helper_certificate: bytes = b""
+    # Absent, not empty: software from before it refuses what it does not know.
+    other_device_addresses: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def device_addresses(self) -> tuple[str, ...]:
+        """Return every listener for enrolled devices, the preferred one first."""
+        others = self.other_device_addresses
+        return (self.device_address, *(() if isinstance(others, msgspec.UnsetType) else others))
 
 
 class CoordinatorKeys(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -79,13 +79,16 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Evaluated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The model's right answers on the device's held-out text, counted in target tokens.
 
-    ``log_loss_sum`` is in nats; hits are among the first 1 or 3 suggestions.
+    ``log_loss_sum`` is in nats; hits are among the first 1 or 3 suggestions. A task of words has
+    ``word_count`` typed words, of which the list lacks ``unknown_count``; others have None and 0.
     """
 
     token_count: int
     log_loss_sum: float
     top1_hits: int
     top3_hits: int
+    word_count: int | None = None
+    unknown_count: int = 0
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):

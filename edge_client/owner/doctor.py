@@ -15,7 +15,8 @@ from edge_client.owner.policy import Wait, decide
 from edge_client.owner.sensors import system_sensors
 from edge_client.owner.settings import ClientSettingsError, read_client_settings
 from models.plan.signed_plan import SignedPlan, SignedPlanError
-from privacy.identities.certificates import CertificateError, read_certificate
+from privacy.foundation.host_port import host_of
+from privacy.identities.certificates import CertificateError, check_host, read_certificate
 from privacy.identities.keys import KeyFileError
 from privacy.identities.party import Identity
 
@@ -178,17 +179,29 @@ def _disk(folder: DeviceFolder) -> str:
 
 
 async def _coordinator(folder: DeviceFolder) -> Finding:
-    """Open a TCP connection to the device listener; the handshake is left to check-in."""
+    """Connect to each address, and look whether the coordinator's certificate names its host."""
     subject = "coordinator"
     try:
-        address = folder.enrolment().device_address
-        host, _, port = address.rpartition(":")
-        connecting = asyncio.open_connection(host.strip("[]"), int(port))
-        _, writer = await asyncio.wait_for(connecting, _CONNECT_TIMEOUT_S)
-    except DeviceFolderError as error:
+        settings = read_client_settings(folder.client_settings)
+        addresses = settings.addresses or folder.enrolment().device_addresses
+        known = folder.known_coordinator()
+        if known is not None and known.tls:
+            for address in addresses:
+                check_host(known.tls, host_of(address))
+    except _UNWELL as error:
         return Finding(subject, False, str(error))
+    looks = await asyncio.gather(*(_look_at(address) for address in addresses))
+    # One is enough: those that stand by refuse every connection.
+    return Finding(subject, any(good for good, _ in looks), "; ".join(told for _, told in looks))
+
+
+async def _look_at(address: str) -> tuple[bool, str]:
+    """Open a TCP connection to a device listener; the handshake is left to check-in."""
+    connecting = asyncio.open_connection(host_of(address), int(address.rpartition(":")[2]))
+    try:
+        _, writer = await asyncio.wait_for(connecting, _CONNECT_TIMEOUT_S)
     except (OSError, TimeoutError) as error:
-        return Finding(subject, False, f"{address} cannot be reached: {error or 'no answer'}")
+        return False, f"{address} cannot be reached: {error or 'no answer'}"
     writer.close()
     await writer.wait_closed()
-    return Finding(subject, True, f"{address} answers")
+    return True, f"{address} answers"

@@ -7,11 +7,15 @@ import msgspec
 from edge_client.owner.policy import PolicySettings
 from edge_client.owner.typed_text import TextSettings
 from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.host_port import checked_addresses
 from privacy.foundation.strict_decoding import decoded
 from privacy.foundation.strict_toml import TomlError, read_toml
 
 # What `write_starting_settings` writes: the defaults, for the owner to change.
 STARTING_SETTINGS = """\
+# The coordinator's addresses in place of the invite's, in the order in which they are tried.
+# coordinator = ["fl1.example.org:7441", "fl2.example.org:7441"]
+
 # Seconds that the training process stays in memory after a round (about 250 MB); 0 ends it.
 keep_warm_s = 0.0
 
@@ -42,15 +46,25 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """The owner's rules for when a device works and which of its text is kept.
 
     For ``keep_warm_s`` seconds after a round training stays in memory (about 250 MB); 0 ends it.
+    ``coordinator`` gives its listeners for devices, ``host:port``, in place of the enrolment's.
     """
 
     policy: PolicySettings = PolicySettings()
     text: TextSettings = TextSettings()
     keep_warm_s: float = 0.0
+    coordinator: str | tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.keep_warm_s <= 86_400:
             raise ValueError(f"keep_warm_s must be in [0, 86400], got {self.keep_warm_s}")
+        if self.coordinator is not None:
+            checked_addresses("coordinator", self.addresses)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Return the coordinator's addresses, first preferred; none if the enrolment's count."""
+        given = self.coordinator
+        return (given,) if isinstance(given, str) else given or ()
 
 
 def read_client_settings(path: Path) -> ClientSettings:

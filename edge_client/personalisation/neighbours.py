@@ -24,9 +24,8 @@ from models.tasks.feature_task import FeatureTask, feature_task, head_of
 from models.tasks.metrics import Counts
 from models.tasks.next_word import NextWord
 from models.tasks.registry import Task
-from models.tasks.scoring import WordScores, chunked_logits, count_hits
+from models.tasks.scoring import WordScores, chunked_logits, count_words
 from models.tasks.text_streams import scored_features
-from models.text.vocabulary import UNK
 from models.vector.schema import Schema, TensorSpec
 
 _EXAMPLES_AT_ONCE = 64  # While the store is made; a constant, so that it depends on nothing else.
@@ -151,7 +150,7 @@ class _Words:
         yield from chunked_logits(self._network, features)
 
     def count(self, logits: Tensor, targets: Tensor) -> Counts:
-        return count_hits(logits, targets, never_hit=UNK)
+        return count_words(logits, targets)
 
 
 def _reader(task: Task[Any, Any], network: Network) -> _Reader:

@@ -15,11 +15,13 @@ import msgspec
 from edge_client.folder.layout import CoordinatorKeys, DeviceFolder
 from edge_client.wire.handshake import TlsFiles, shown_certificates
 from edge_client.wire.refusal import UnreachableError
+from privacy.foundation.host_port import host_of
 from privacy.identities.certificates import (
     CertificateError,
     KeyUse,
     certificate_time,
     check_certificate,
+    check_host,
     check_issuer,
     fingerprint,
     read_certificate,
@@ -114,6 +116,7 @@ async def meet_coordinator(
     shown = await shown_certificates(address, own)
     try:
         _follow(folder, shown, authorities, now)
+        check_host(shown[0], host_of(address))
     except CertificateError as error:
         logger.warning("%s shows certificates that are refused: %s", address, error)
         raise UnreachableError(f"{address} shows certificates that are refused: {error}") from None

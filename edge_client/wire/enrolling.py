@@ -6,7 +6,10 @@ authority that the invite pins before anything is kept.
 
 from collections.abc import Container
 
+import msgspec
+
 from edge_client.folder.layout import DeviceFolder, DeviceFolderError, Enrolment
+from edge_client.wire.addresses import Addresses
 from edge_client.wire.coordinator_keys import (
     check_shown,
     keep_keys,
@@ -15,9 +18,11 @@ from edge_client.wire.coordinator_keys import (
 )
 from edge_client.wire.handshake import shown_certificates
 from edge_client.wire.transport import Transport, enrol
+from privacy.foundation.host_port import host_of
 from privacy.identities.certificates import (
     CertificateError,
     Certificates,
+    check_host,
     fingerprint,
     read_certificate,
 )
@@ -85,8 +90,10 @@ async def _follow_authority(
         return
     before = folder.enrolment()
     if before.run == invite.run and before.ca_certificate != invite.ca_certificate:
-        await meet_coordinator(
-            folder, invite.enrolment_address, authorities, now=now, passphrase=passphrase
+        await Addresses(invite.enrolment_addresses).find(
+            lambda address: meet_coordinator(
+                folder, address, authorities, now=now, passphrase=passphrase
+            )
         )
 
 
@@ -138,11 +145,18 @@ async def _ask(
     folder: DeviceFolder, invite: Invite, passphrase: bytes | None, now: float
 ) -> wire.EnrolResponse:
     """Exchange the invite's token for certificates of new keys, or of those left pending."""
-    shown = await shown_certificates(invite.enrolment_address)
-    tls = check_shown(shown, ca=invite.ca_certificate, now=now)
+
+    async def look(address: str) -> bytes:
+        shown = await shown_certificates(address)
+        tls = check_shown(shown, ca=invite.ca_certificate, now=now)
+        check_host(tls, host_of(address))
+        return tls
+
+    addresses = Addresses(invite.enrolment_addresses)
+    tls = await addresses.find(look)
     requests = Identity.create_requests(folder.identity, "device", passphrase=passphrase)
     token = bytes.fromhex(invite.token)
-    return await enrol(invite.enrolment_address, tls, token, _on_the_wire(requests))
+    return await enrol(addresses.current, tls, token, _on_the_wire(requests))
 
 
 def _check_name(
@@ -180,6 +194,7 @@ def _save(folder: DeviceFolder, name: str, invite: Invite) -> Enrolment:
         device_address=invite.device_address,
         ca_certificate=invite.ca_certificate,
         helper_certificate=invite.helper or b"",
+        other_device_addresses=invite.device_addresses[1:] or msgspec.UNSET,
     )
     folder.save(enrolment)
     return enrolment

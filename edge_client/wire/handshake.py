@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 from edge_client.wire.refusal import UnreachableError
+from privacy.foundation.host_port import host_of
 
 _TIMEOUT_S = 10.0
 
@@ -49,10 +50,11 @@ async def shown_certificates(address: str, own: TlsFiles | None = None) -> list[
     if own is not None:
         # Empty rather than None: nobody is at a terminal to be asked for it.
         context.load_cert_chain(own.certificate, own.key, password=own.passphrase or b"")
-    host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            _, writer = await asyncio.open_connection(host.strip("[]"), int(port), ssl=context)
+            _, writer = await asyncio.open_connection(
+                host_of(address), int(address.rpartition(":")[2]), ssl=context
+            )
     except (OSError, TimeoutError) as error:
         raise UnreachableError(f"{address} cannot be reached: {error or 'no answer'}") from None
     try:

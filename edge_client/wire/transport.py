@@ -208,6 +208,8 @@ class Transport:
             log_loss_sum=counts.log_loss_sum,
             top1_hits=counts.top1_hits,
             top3_hits=counts.top3_hits,
+            word_count=counts.word_count,
+            unknown_count=counts.unknown_count,
         )
         with _failures():
             await self._stub.ReportEvaluation(request, timeout=CALL_TIMEOUT_S)

@@ -36,9 +36,13 @@ def report(
     parameters = torch.from_numpy(decode(schema_of(config.model), payload).copy())
     after = _score(config, hands, parameters)
     table = Table("held-out text", "before", "after", title="What five devices taught it")
-    table.add_row("perplexity", f"{before.perplexity:.0f}", f"{after.perplexity:.1f}")
-    table.add_row("top-1 recall", f"{before.top1_recall:.1%}", f"{after.top1_recall:.1%}")
-    table.add_row("top-3 recall", f"{before.top3_recall:.1%}", f"{after.top3_recall:.1%}")
+    table.add_row("perplexity of all tokens", f"{before.perplexity:.0f}", f"{after.perplexity:.1f}")
+    for name, figure in (
+        ("top-1 recall of words", "top1_recall"),
+        ("top-3 recall of words", "top3_recall"),
+        ("words not in the list", "unknown_words"),
+    ):
+        table.add_row(name, *(f"{getattr(counts, figure):.1%}" for counts in (before, after)))
     console.print(table)
     for prompt in PROMPTS:
         answer = json.loads(run(sotto("export", "suggest", place.bundle, prompt, "--json")))

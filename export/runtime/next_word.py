@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.runtime.word_graph import Prediction, State
-from export.runtime.word_index import NEVER_SUGGESTED, WordIndex
-from models.text.vocabulary import EOS, Vocabulary
+from export.runtime.word_index import WordIndex
+from models.text.vocabulary import EOS, NEVER_SUGGESTED, Vocabulary
 from models.text.words import UNK_WORD, compose, split_sentences
 
 SLOTS = 3

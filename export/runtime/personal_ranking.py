@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from export.runtime.next_word import Reading, Suggestion
 from export.runtime.personal_cache import PersonalCache
-from export.runtime.word_index import NEVER_SUGGESTED, WordIndex
-from models.text.vocabulary import Vocabulary
+from export.runtime.word_index import WordIndex
+from models.text.vocabulary import NEVER_SUGGESTED, Vocabulary
 
 CACHE_SHARE = 0.15
 

@@ -9,9 +9,7 @@ from bisect import bisect_left
 import numpy as np
 from numpy.typing import NDArray
 
-from models.text.vocabulary import EOS, UNK, Vocabulary
-
-NEVER_SUGGESTED = (UNK, EOS)
+from models.text.vocabulary import NEVER_SUGGESTED, Vocabulary
 
 _LAST_CHARACTER = "\U0010ffff"
 

@@ -36,7 +36,7 @@ class FeatureTask(Task[ExamplesT_contra, BatchT], Protocol[ExamplesT_contra, Bat
         """Yield batches that hold every scored target once, in the examples' order."""
 
     def count(self, logits: Tensor, targets: Tensor) -> Counts:
-        """Count hits of float32 scores, ``(targets, classes)``, which may be overwritten."""
+        """Count hits of float32 scores, ``(targets, classes)``."""
 
 
 def feature_task(task: Task[Any, Any], method: str) -> FeatureTask[Any, Any]:

@@ -27,6 +27,8 @@ _QUALITIES: Mapping[str, Quality] = {
     "accuracy": _SHARE,
     "top1_recall": _SHARE,
     "top3_recall": _SHARE,
+    "listed_top1_recall": _SHARE,
+    "listed_top3_recall": _SHARE,
     "exact_match": _SHARE,
     "keystroke_savings": _SHARE,
     "stop_accuracy": _SHARE,

@@ -124,7 +124,7 @@ class NextCharacter:
 
     def count(self, logits: Tensor, targets: Tensor) -> Counts:
         """Count hits; a character outside the alphabet is never one."""
-        return count_hits(logits, targets, never_hit=UNKNOWN)
+        return count_hits(logits, targets, never_given=(UNKNOWN,))
 
 
 def _scored_edges(target_count: int, context: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -17,6 +17,8 @@ from models.text.words import EOS_WORD, UNK_WORD, may_be_word
 
 UNK = 0
 EOS = 1
+NEVER_SUGGESTED = (UNK, EOS)
+"""Rows that no strip shows: neither is a word that somebody could take."""
 SHIPPED_NAME = "english-10k"
 SHIPPED_SIZE = 10_000
 

@@ -21,6 +21,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Literal, NamedTuple
 
 from cryptography import x509
@@ -178,6 +179,25 @@ def hostnames_of(der: bytes) -> list[str]:
     except UNREADABLE:
         raise CertificateError("certificate cannot be read: it must be X.509, DER") from None
     return [str(name.value) for name in names]
+
+
+def check_host(der: bytes, host: str) -> None:
+    """Raise CertificateError unless a TLS certificate stands for a host, IPv6 without brackets."""
+    names = hostnames_of(der)
+    _, _, domain = host.partition(".")
+    wanted = {_comparable(host), _comparable(f"*.{domain}")}
+    if not any(_comparable(name) in wanted for name in names):
+        raise CertificateError(
+            f"the coordinator's certificate must name {host}, got {', '.join(names) or 'no name'}; "
+            "its operator gives all names to `sotto-server rotate-keys FEDERATION --hostname`"
+        )
+
+
+def _comparable(host: str) -> str:
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host.removesuffix(".").casefold()
 
 
 def check_certificate(

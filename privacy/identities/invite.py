@@ -1,8 +1,8 @@
 """The invite: the one file that an operator hands to a device so that it can enrol.
 
-It names the coordinator's two addresses, pins the federation's certificate authority, and carries
-a single-use token. It is a secret until it has been used: the file is owner-only and the token
-never appears on a command line.
+It names the coordinator's two addresses, and those of machines that stand by for it; it pins the
+federation's certificate authority, and carries a single-use token. It is a secret until it has been
+used: the file is owner-only and the token never appears on a command line.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from privacy.foundation.host_port import checked_host_port
+from privacy.foundation.host_port import checked_addresses
 from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, read_json
 
 INVITE_VERSION: Final = 1
@@ -22,6 +22,13 @@ TOKEN_BYTES = 16
 
 class InviteError(ValueError):
     """Raised when a file is no usable invite; the text says why."""
+
+
+class OtherAddress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A further machine at which the coordinator may be found, by its two listeners."""
+
+    enrolment_address: str
+    device_address: str
 
 
 class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,6 +45,8 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         expires_at: When the token expires, seconds since 1970 UTC.
         helper_certificate: The chain, DER, of the wrapping certificate of the helper that holds
             masks; absent from an invite of a federation without masks.
+        other_addresses: Where the coordinator may be found besides, in order; absent from an
+            invite of a federation with one address.
     """
 
     format_version: Literal[1] = INVITE_VERSION
@@ -50,10 +59,11 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     expires_at: float
     # Absent, not null: devices from before masks refuse what they do not know.
     helper_certificate: bytes | msgspec.UnsetType = msgspec.UNSET
+    other_addresses: tuple[OtherAddress, ...] | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
-        for name in ("enrolment_address", "device_address"):
-            checked_host_port(name, getattr(self, name))
+        checked_addresses("enrolment_address", self.enrolment_addresses)
+        checked_addresses("device_address", self.device_addresses)
         if hashlib.sha256(self.ca_certificate).hexdigest() != self.ca_sha256:
             raise ValueError("ca_sha256 must be the digest of ca_certificate; the file was changed")
         # The token is a secret: the message must not repeat it.
@@ -67,6 +77,21 @@ class Invite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Return the helper's wrapping certificate, DER; None without masks."""
         given = self.helper_certificate
         return None if isinstance(given, msgspec.UnsetType) else given
+
+    @property
+    def enrolment_addresses(self) -> tuple[str, ...]:
+        """Return every listener that enrols, the preferred one first."""
+        return (self.enrolment_address, *(other.enrolment_address for other in self._others))
+
+    @property
+    def device_addresses(self) -> tuple[str, ...]:
+        """Return every listener for enrolled devices, the preferred one first."""
+        return (self.device_address, *(other.device_address for other in self._others))
+
+    @property
+    def _others(self) -> tuple[OtherAddress, ...]:
+        given = self.other_addresses
+        return () if isinstance(given, msgspec.UnsetType) else given
 
     def encode(self) -> bytes:
         """Return the invite as JSON for a file."""

@@ -8,7 +8,8 @@ References:
     [SP 800-38A] NIST, "Recommendation for Block Cipher Modes of Operation", 2001, section 6.5.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -19,6 +20,16 @@ SEED_BYTES = 32
 # Elements worked on at a time: 128 KiB of keystream and as much of the sum stay in cache.
 _BLOCK = 1 << 15
 _MOST_BITS = 32
+# Elements that one value of the counter makes: a block of AES has 16 bytes.
+_ELEMENTS_A_COUNT = 4
+
+Run = Callable[[Sequence[Callable[[], None]]], None]
+"""Do all of the work, in any order or side by side."""
+
+
+def _in_turn(works: Sequence[Callable[[], None]]) -> None:
+    for work in works:
+        work()
 
 
 def add_keystream(total: NDArray[np.uint32], seed: bytes, *, bits: int, sign: int = 1) -> None:
@@ -36,14 +47,28 @@ def add_keystream(total: NDArray[np.uint32], seed: bytes, *, bits: int, sign: in
     _add(total, (seed,), bits=bits, sign=sign)
 
 
-def keystream_sum(seeds: Sequence[bytes], count: int, bits: int) -> NDArray[np.uint32]:
+def keystream_sum(
+    seeds: Sequence[bytes],
+    count: int,
+    bits: int,
+    *,
+    parts: int = 1,
+    run: Run = _in_turn,
+) -> NDArray[np.uint32]:
     """Return the sum modulo 2^bits of the seeds' keystreams, shape ``(count,)``.
 
-    Memory is the answer and two blocks, whatever the number of seeds. Raises ValueError as
-    ``add_keystream`` does.
+    ``run`` does the work in ``parts``, which any threads may do side by side. Memory is the answer
+    and two blocks a part, whatever the number of seeds. Raises ValueError as ``add_keystream``.
     """
     total = np.zeros(count, dtype=np.uint32)
-    _add(total, seeds, bits=bits, sign=1)
+    size = max(1, -(-count // (_BLOCK * parts))) * _BLOCK
+    run(
+        [
+            partial(_add, total[start : start + size], seeds, bits=bits, sign=1, first=start)
+            # Once for no element too: seeds are checked.
+            for start in range(0, max(1, count), size)
+        ]
+    )
     return total
 
 
@@ -58,8 +83,13 @@ def counter_mode(key: bytes, counter: int) -> CipherContext:
     return Cipher(algorithms.AES(key), modes.CTR(counter.to_bytes(16, "big"))).encryptor()
 
 
-def _add(total: NDArray[np.uint32], seeds: Sequence[bytes], *, bits: int, sign: int) -> None:
-    """Add all seeds' keystreams block by block, so that a block is read from memory once."""
+def _add(
+    total: NDArray[np.uint32], seeds: Sequence[bytes], *, bits: int, sign: int, first: int = 0
+) -> None:
+    """Add all seeds' keystreams block by block, so that a block is read from memory once.
+
+    They begin at their element ``first``, that of a block.
+    """
     for seed in seeds:
         if len(seed) != SEED_BYTES:
             raise ValueError(f"a mask's seed must have {SEED_BYTES} bytes, got {len(seed)}")
@@ -68,7 +98,7 @@ def _add(total: NDArray[np.uint32], seeds: Sequence[bytes], *, bits: int, sign: 
     if sign not in {1, -1}:
         raise ValueError(f"sign must be 1 or -1, got {sign}")
     combine = np.add if sign == 1 else np.subtract
-    streams = [counter_mode(seed, 0) for seed in seeds]
+    streams = [counter_mode(seed, first // _ELEMENTS_A_COUNT) for seed in seeds]
     zeros = bytes(4 * _BLOCK)
     # update_into writes whole blocks and asks for room for one more cipher block.
     memory = bytearray(4 * _BLOCK + 16)

@@ -45,7 +45,8 @@ class EvaluationNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
         Each device that answers is taken to have ``token_cap`` targets or more.
         """
-        std = self.noise_multiplier * counts_sensitivity(adjacency)
+        # The larger of the two kinds of counts: of words.
+        std = self.noise_multiplier * counts_sensitivity(adjacency, of_words=True)
         return self.loss_cap / 2 * std / device_count
 
 
@@ -81,6 +82,8 @@ class MeasuredModels(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f'noise belongs to kind = "devices", got kind = "{self.kind}"')
 
 
-def counts_sensitivity(adjacency: Adjacency) -> float:
+def counts_sensitivity(adjacency: Adjacency, *, of_words: bool) -> float:
     """Return how far one device moves the sum of ``privacy.noise.limited_counts``."""
-    return math.sqrt(6.0) if adjacency == "replace-one" else 2.0
+    if adjacency != "replace-one":
+        return 2.0
+    return math.sqrt(7.0 if of_words else 6.0)

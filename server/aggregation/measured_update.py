@@ -163,9 +163,17 @@ class Intake:
         return max(0, empty - len(self._screen.refused_slots))
 
     def take(
-        self, slot: int, upload: Tensor, example_count: int, beside: Tensor | None = None
+        self,
+        slot: int,
+        upload: Tensor,
+        example_count: int,
+        *,
+        beside: Tensor | None = None,
+        measured: Measured | None = None,
     ) -> Measured:
-        """Measure one upload and note its slot; ``beside``, taken by others, is only screened.
+        """Measure one upload, unless that was done ahead, and note its slot.
+
+        ``beside``, taken by others, is only screened.
 
         Raises:
             ValueError: If slot, upload or example count breaks its rule; nothing has changed then.
@@ -173,7 +181,8 @@ class Intake:
         self._check_slot(slot)
         self._check_upload(slot, upload, example_count)
         try:
-            measured = self.settings.measure(upload)
+            if measured is None:
+                measured = self.settings.measure(upload)
             if self._screen is not None:
                 self._screen.check(measured.values, measured.norm, beside)
         except ScreenedError as error:

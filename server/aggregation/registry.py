@@ -8,6 +8,7 @@ from models.vector.layers import layers_of, whole_model
 from models.vector.schema import Schema
 from privacy.clipping.noised_sums import attentive_weight as normalised_weight
 from privacy.noise.mode import Arrival
+from server.aggregation.closing_workers import ClosingWorkers
 from server.aggregation.measured_update import IntakeSettings
 from server.aggregation.noised_sums import SumsForm
 from server.aggregation.robust.registry import robust_rule
@@ -40,6 +41,7 @@ def build_rule(
     screen: Screen | None = None,
     heading: Tensor | None = None,
     form: SumsForm | None = None,
+    workers: ClosingWorkers | None = None,
 ) -> AggregationRule:
     """Return an empty rule for one round; arguments not listed are as in ``IntakeSettings``.
 
@@ -52,6 +54,7 @@ def build_rule(
         screen: Sets updates aside before they are added; None takes all that are usable.
         heading: Way of the model so far, flat float32 ``(elements,)``, for a rule that looks back.
         form: Layout of the sums that are to be noised; None for the weighted mean itself.
+        workers: Share the work; None has all of it done in the caller's thread.
 
     Raises:
         ValueError: If the settings do not go together.
@@ -75,7 +78,14 @@ def build_rule(
             layers = layers_of(schema, settings.grouping)
             weighing = LiteralWeighing(settings, layers, schema)
         case _:
-            return robust_rule(settings, expected, folder=folder, screen=screen, heading=heading)
+            return robust_rule(
+                settings, expected, folder=folder, screen=screen, heading=heading, workers=workers
+            )
     return WeightedRule(
-        weighing, expected, under_guarantee=under_guarantee, screen=screen, form=form
+        weighing,
+        expected,
+        under_guarantee=under_guarantee,
+        screen=screen,
+        form=form,
+        workers=workers,
     )

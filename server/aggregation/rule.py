@@ -5,6 +5,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from server.aggregation.measured_update import Measured
+
 
 @dataclass(frozen=True)
 class AggregationWeights:
@@ -43,20 +45,26 @@ class AggregationRule(Protocol):
         example_count: int,
         *,
         beside: Tensor | None = None,
+        measured: Measured | None = None,
     ) -> None:
         """Take one client's update, scaled down to the clipping norm if it is above it.
 
         Args:
             slot: Position of the client in the cohort; each slot at most once, rising.
             client_update: Contiguous float32, shape ``(elements,)``, clean norms behind it if they
-                arrive. Not changed, not kept.
+                arrive. Not changed; read until as many more were added as the workers' ``lag``.
             example_count: Target tokens the client trained on, at least 1.
             beside: The update's part for the personalisation method; it is only screened.
+            measured: What ``IntakeSettings.measure`` returned for it, if that was done ahead.
 
         Raises:
             ValueError: If the slot is out of order or has no place, the shape or dtype is wrong, or
                 the update holds NaN or infinity; the rule is then as it was.
         """
+        ...
+
+    def settle(self) -> None:
+        """Finish all that still reads an update."""
         ...
 
     def result(self) -> Tensor:

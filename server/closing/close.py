@@ -1,15 +1,14 @@
 """Close a round: from the cohort's updates to the next parameters.
 
 Simulation and deployment call this one function, so the same updates and noise end in the same
-bits. It holds one model and one update at a time, whatever the cohort; with a robust rule also 1
-MiB of every update (``server.aggregation.robust.kept_updates``), and with one that looks back a
-second model.
+bits, whatever the number of workers. It holds one model and two updates for each worker, whatever
+the cohort; with a robust rule also 1 MiB of every update
+(``server.aggregation.robust.kept_updates``), and with one that looks back a second model.
 
 References:
     [FedAtt] Ji et al., IJCNN 2019, arXiv:1812.07108, Eq. 4 (the server's step).
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,15 +26,18 @@ from privacy.noise.mode import CalibratedRound, NoiseMode
 from privacy.noise.registry import noise_mode
 from privacy.noise.secure_gaussian import NoiseKeys, SystemKeys
 from privacy.noise.settings import PrivacySettings, noises_sums
+from server.aggregation.closing_workers import ClosingWorkers
+from server.aggregation.measured_update import IntakeSettings
 from server.aggregation.noised_sums import SumsForm, sums_form, weights_after
 from server.aggregation.registry import build_rule
 from server.aggregation.rule import AggregationRule, AggregationWeights
 from server.aggregation.screening import Screen
 from server.aggregation.sensitivity import noised_sensitivity
 from server.aggregation.settings import AggregationSettings, MeanSettings
+from server.closing.checks import check_finite, check_parameters, check_roles
 from server.closing.next_clipping_norm import clipping_norm_after
 from server.closing.release_steps import round_at_random
-from server.closing.summing import Contribution, Summing, UploadSplit
+from server.closing.summing import Contribution, Examined, Summing, UploadSplit
 from server.personalisation.joint_noise import calibrate_round
 from server.personalisation.method import ServerHalf
 from server.personalisation.nothing_generated import NothingGenerated
@@ -98,6 +100,7 @@ class Closing:
         earlier: Parameters of an earlier release for a rule that looks back
             (``server.releases.earlier_releases``), overwritten; None if none has the same tensors.
         weights_so_far: As the round before left them in ``Closed``; None in a run's first.
+        workers: Share the work; one, the default, is the caller's own thread.
     """
 
     schema: Schema
@@ -115,6 +118,7 @@ class Closing:
     release_step: float | None = None
     earlier: Tensor | None = None
     weights_so_far: tuple[float, ...] | None = None
+    workers: ClosingWorkers = field(default_factory=ClosingWorkers)
 
     @cached_property
     def mode(self) -> NoiseMode:
@@ -143,6 +147,27 @@ class Closing:
         """Return the tensors that everyone trains and shares."""
         return self.schema.with_roles(Role.SHARED)
 
+    @cached_property
+    def split(self) -> UploadSplit:
+        """Return the split of an upload into what the rule and the method take."""
+        return UploadSplit(self.sent, self.mode.arrival, self.privacy)
+
+    @cached_property
+    def expected(self) -> IntakeSettings:
+        """Return what the rule expects of the shared part of each upload."""
+        return IntakeSettings(
+            self.shared,
+            self.slot_count,
+            self.privacy.clipping_norm,
+            self.mode.arrival,
+            tensor_clips=_shared_clips(self.privacy, self.sent),
+            tells_fit=self.privacy.tells_fit,
+        )
+
+    def examine(self, update: Tensor) -> Examined:
+        """Look at one upload in any thread, ahead of its turn; see ``Contribution.examined``."""
+        return self.split.examine(update, self.expected.measure)
+
 
 def noise_generator(run_seed: int, round_number: int) -> torch.Generator:
     """Return the source of a round's draws that hide nothing; all its attempts draw alike."""
@@ -158,7 +183,9 @@ def close_round(
     Args:
         parameters: Released parameters that the cohort received, shared and frozen, flat float32,
             shape ``(elements,)``.
-        contributions: In slot order; each is released once added, so it may be made when asked for.
+        contributions: In slot order; each is released once added, so it may be made when asked
+            for. An update is read until ``closing.workers.lag`` + 1 further ones were asked for,
+            the last ones until this returns.
 
     Raises:
         ValueError: If a contribution is unusable and nothing screens (names its slot), none came
@@ -166,15 +193,14 @@ def close_round(
             not finite. Nothing is changed then.
     """
     privacy, screen, generator = closing.privacy, closing.screen, closing.generator
-    _check_roles(closing.schema, privacy)
+    check_roles(closing.schema, privacy)
     check_parameters(parameters, closing.released)
     server_half = closing.personalisation or NothingGenerated(closing.sent)
     calibrated, taught = _calibrated(closing, server_half)
     rule = _rule(parameters, closing, under_guarantee=calibrated is not None)
     server_half.begin(_terms(closing, is_noised=calibrated is not None))
     # Every update is clipped again, added or set aside, and let go before the next one is made.
-    split = UploadSplit(closing.sent, closing.mode.arrival, privacy)
-    summing = Summing(rule, server_half, split, closing.example_cap, screen)
+    summing = Summing(rule, server_half, closing.split, closing.example_cap, screen)
     for contribution in contributions:
         summing.add(contribution)
         del contribution
@@ -248,19 +274,21 @@ def _calibrated(
 
 
 def _rule(parameters: Tensor, closing: Closing, *, under_guarantee: bool) -> AggregationRule:
+    expected = closing.expected
     return build_rule(
         closing.aggregation,
-        closing.shared,
-        slot_count=closing.slot_count,
-        clipping_norm=closing.privacy.clipping_norm,
-        arrival=closing.mode.arrival,
-        tensor_clips=_shared_clips(closing.privacy, closing.sent),
-        tells_fit=closing.privacy.tells_fit,
+        expected.schema,
+        slot_count=expected.slot_count,
+        clipping_norm=expected.clipping_norm,
+        arrival=expected.arrival,
+        tensor_clips=expected.tensor_clips,
+        tells_fit=expected.tells_fit,
         under_guarantee=under_guarantee,
         folder=closing.spool_folder,
         screen=closing.screen,
         heading=heading_of(parameters, closing),
         form=closing.form,
+        workers=closing.workers,
     )
 
 
@@ -274,7 +302,7 @@ def next_parameters(before: Tensor, aggregate: Tensor, closing: Closing) -> Tens
     size = closing.aggregation.server_step_size
     stepped = torch.add(_shared_of(before, closing), aggregate, alpha=size, out=aggregate)
     after = closing.mode.after_step(stepped.float(), closing.generator if closing.seeded else None)
-    _check_finite(after)
+    check_finite(after)
     if closing.release_step is not None:
         after = round_at_random(after, closing.release_step, closing.generator)
     return _beside_frozen(after, before, closing)
@@ -302,16 +330,6 @@ def _beside_frozen(trained: Tensor, before: Tensor, closing: Closing) -> Tensor:
     return after
 
 
-def _check_roles(schema: Schema, privacy: PrivacySettings) -> None:
-    if schema.with_roles(Role.PERSONAL).tensors:
-        raise ValueError("schema must hold no personal tensor: those never leave a device")
-    if isinstance(privacy, TreeNoise) and schema.with_roles(Role.GENERATED).tensors:
-        raise ValueError(
-            "mode ftrl noises sums of the shared tensors only, and the schema has generated "
-            'ones; set privacy.mode = "central"'
-        )
-
-
 def _terms(closing: Closing, *, is_noised: bool) -> RoundTerms:
     """Weigh what teaches the method as the mean would: by examples, unless all weigh alike."""
     aggregation = closing.aggregation
@@ -326,22 +344,3 @@ def _shared_clips(privacy: PrivacySettings, schema: Schema) -> tuple[float, ...]
         return None
     pairs = zip(schema.tensors, clips, strict=True)
     return tuple(tensor_clip for tensor, tensor_clip in pairs if tensor.role is Role.SHARED)
-
-
-def check_parameters(parameters: Tensor, released: Schema) -> None:
-    """Check that parameters are flat float32 of a released schema, else ValueError."""
-    shape = (released.element_count,)
-    if parameters.shape != shape or parameters.dtype != torch.float32:
-        raise ValueError(
-            f"parameters must be float32 of shape {shape}, "
-            f"got {parameters.dtype} of shape {tuple(parameters.shape)}"
-        )
-
-
-def _check_finite(released: Tensor) -> None:
-    if not released.numel():  # A method may share nothing.
-        return
-    # One read and no copy; NaN passes through the minimum.
-    least, largest = torch.aminmax(released)
-    if not (math.isfinite(float(least)) and math.isfinite(float(largest))):
-        raise ValueError("the new parameters must be finite; lower server_step_size or clip")

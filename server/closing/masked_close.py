@@ -22,7 +22,8 @@ from privacy.noise.mode import Arrival
 from server.aggregation.noised_sums import LEAST_FILLED, SumsForm
 from server.aggregation.registry import build_rule
 from server.aggregation.robust_settings import RobustSettings
-from server.closing.close import Closed, Closing, check_parameters, heading_of, next_parameters
+from server.closing.checks import check_parameters
+from server.closing.close import Closed, Closing, heading_of, next_parameters
 from server.closing.masked_totals import UnmaskedSum
 
 

@@ -1,5 +1,6 @@
 """Take each client's upload into a round's sum: split it, clip it again, or reject it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,9 +11,29 @@ from models.vector.schema import Role, Schema
 from privacy.clipping.clip import UnusableUpdateError, clip
 from privacy.noise.mode import Arrival
 from privacy.noise.settings import PrivacySettings
+from server.aggregation.measured_update import Measured
 from server.aggregation.rule import AggregationRule
 from server.aggregation.screening import Screen
 from server.personalisation.method import ServerHalf
+
+
+@dataclass(frozen=True)
+class Examined:
+    """All that can be seen of one upload without the others, so that any thread may look.
+
+    Attributes:
+        shared: Its shared part, with whether it fitted.
+        generated: Its generated part as it arrived, if there is one.
+        clipped: The generated part within its clip.
+        measured: The shared part's norms.
+        error: Why the upload is unusable; the rest may be missing then.
+    """
+
+    shared: Tensor
+    generated: Tensor | None = None
+    clipped: Tensor | None = None
+    measured: Measured | None = None
+    error: UnusableUpdateError | None = None
 
 
 @dataclass(frozen=True)
@@ -24,12 +45,15 @@ class Contribution:
         update: Contiguous float32 in the layout of ``models.plan.plan.upload_schema``.
         example_count: Target tokens the client says it trained on.
         client_name: Needed by methods with generated tensors.
+        examined: What ``server.closing.close.Closing.examine`` made of the update, if it was
+            looked at where it was opened.
     """
 
     slot: int
     update: Tensor
     example_count: int
     client_name: str = ""
+    examined: Examined | None = None
 
 
 class UploadSplit:
@@ -66,16 +90,31 @@ class UploadSplit:
         shared, generated = (part_of(values, self._schema, part) for part in self._parts)
         return torch.cat([shared, told]), generated
 
-    def clip_generated(self, slot: int, generated: Tensor) -> Tensor:
+    def clip_generated(self, generated: Tensor) -> Tensor:
         """Return the generated tensors of a client, within the clip where they must be.
 
         Raises:
             UnusableUpdateError: If they are not finite, or too large to be measured.
         """
+        return clip(generated, self._clipping_norm)[0]
+
+    def examine(
+        self, upload: Tensor, measure: Callable[[Tensor], Measured] | None = None
+    ) -> Examined:
+        """Return what can be seen of an upload by itself; changes nothing.
+
+        Without ``measure`` the norms of its shared part are left to the rule.
+
+        Raises:
+            ValueError: If the upload has another size.
+        """
+        shared, generated = self(upload)
         try:
-            return clip(generated, self._clipping_norm)[0]
+            clipped = None if generated is None else self.clip_generated(generated)
+            measured = None if measure is None else measure(shared)
+            return Examined(shared, generated, clipped, measured)
         except UnusableUpdateError as error:
-            raise UnusableUpdateError(f"slot {slot}: {error}") from None
+            return Examined(shared, error=error)
 
 
 @dataclass(frozen=True)
@@ -97,15 +136,19 @@ class Summing:
         """
         count = contribution.example_count
         count = count if self.example_cap is None else min(count, self.example_cap)
-        slot, (shared, generated) = contribution.slot, self.split(contribution.update)
+        slot, seen = contribution.slot, contribution.examined
         try:
             # Before anything is added: both parts must be usable, or neither counts.
-            clipped = None if generated is None else self.split.clip_generated(slot, generated)
-            self.rule.add(slot, shared, count, beside=generated)
+            seen = seen or self.split.examine(contribution.update)
+            if seen.error is not None:
+                raise UnusableUpdateError(f"slot {slot}: {seen.error}")
+            self.rule.add(slot, seen.shared, count, beside=seen.generated, measured=seen.measured)
         except UnusableUpdateError as error:
             if self.screen is None:
                 raise
             self.screen.refuse(slot, error)
+            # What lags behind counts updates that were added, and this one was not.
+            self.rule.settle()
             return
-        if clipped is not None:
-            self.server_half.take(contribution.client_name, clipped, count)
+        if seen.clipped is not None:
+            self.server_half.take(contribution.client_name, seen.clipped, count)

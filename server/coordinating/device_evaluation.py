@@ -9,6 +9,8 @@ import logging
 import math
 from collections.abc import Sequence
 
+import msgspec
+
 from models.tasks.metrics import Counts
 from privacy.noise.calibrated_settings import CentralNoise, TreeNoise
 from privacy.noise.limited_counts import LimitedSum
@@ -45,7 +47,9 @@ class DeviceEvaluation:
         self._privacy = privacy
         self._source = source
         self._machine: RoundMachine | None = None
+        self._of_words = False
         self._reported: list[Counts] | LimitedSum = []
+        self._of_before = 0
 
     @property
     def next_wakeup(self) -> float | None:
@@ -85,14 +89,16 @@ class DeviceEvaluation:
                 len(candidates),
             )
             return False
-        self._machine, self.in_hand, self._reported = machine, in_hand, self._nothing()
+        self._machine, self.in_hand = machine, in_hand
+        self._of_words = in_hand.plan.vocabulary is not None
+        self._reported, self._of_before = self._nothing(), 0
         return True
 
     def _nothing(self) -> list[Counts] | LimitedSum:
         noise, privacy = self._settings.noise, self._privacy
         if noise is None or not isinstance(privacy, CentralNoise | TreeNoise):
             return []
-        return LimitedSum(noise, privacy.adjacency)
+        return LimitedSum(noise, privacy.adjacency, of_words=self._of_words)
 
     def work_for(self, client: str, now: float) -> pb.WorkOrder | None:
         """Return the client's work order, or None if it is not asked."""
@@ -118,7 +124,7 @@ class DeviceEvaluation:
         """
         if self._machine is None:
             raise RefusedError(RefusalCode.UNKNOWN_LEASE)
-        counts = _checked(report)
+        counts = _checked(report, of_words=self._of_words)
         # A device's counts have no identifier of their own: its lease's nonce serves.
         repeated = self._machine.receipt_of(client, report.lease_nonce) is not None
         answer = self._machine.commit(client, report.lease_nonce, report.lease_nonce, now)
@@ -126,6 +132,7 @@ class DeviceEvaluation:
             raise RefusedError(answer.code, answer.text)
         if repeated:
             return
+        self._of_before += self._of_words and not report.HasField("word_count")
         if isinstance(self._reported, LimitedSum):
             self._reported.add(counts)
         else:
@@ -149,6 +156,12 @@ class DeviceEvaluation:
         if order is None:
             return None
         self._machine, self.in_hand = None, None
+        if self._of_before:
+            _LOG.warning(
+                "%s devices take ends of sentences for words, as versions of before did: of their "
+                "counts only the perplexity is used; update them",
+                self._of_before,
+            )
         match order:
             case Close():
                 return self._reported
@@ -157,18 +170,39 @@ class DeviceEvaluation:
                 return []
 
 
-def _checked(report: pb.ReportEvaluationRequest) -> Counts:
+def _checked(report: pb.ReportEvaluationRequest, *, of_words: bool) -> Counts:
     loss = report.log_loss_sum
-    possible = report.top1_hits <= report.top3_hits <= report.token_count
-    if report.token_count < 1 or not 0 <= loss < math.inf or not possible:
+    # A device of before, like one whose task has no words, tells of none.
+    tells_words = report.HasField("word_count")
+    targets = report.word_count if tells_words else report.token_count
+    if (
+        report.token_count < 1
+        or not 0 <= loss < math.inf
+        or not report.top1_hits <= report.top3_hits <= targets - report.unknown_count
+        or targets > report.token_count
+        or (not of_words and (tells_words or report.unknown_count))
+    ):
         raise RefusedError(
             RefusalCode.COUNTS,
             "counts must be of at least one token, with a finite loss >= 0 and "
-            "top1_hits <= top3_hits <= token_count",
+            "top1_hits <= top3_hits <= token_count; of words word_count <= token_count and "
+            "top3_hits <= word_count - unknown_count",
         )
-    return Counts(
+    counts = Counts(
         token_count=report.token_count,
         log_loss_sum=loss,
         top1_hits=report.top1_hits,
         top3_hits=report.top3_hits,
+    )
+    if not of_words:
+        return counts
+    if not tells_words:
+        # Its hits are shares of another whole. No words: it has a perplexity, and no recall.
+        return msgspec.structs.replace(
+            counts, top1_hits=0, top3_hits=0, end_count=report.token_count
+        )
+    return msgspec.structs.replace(
+        counts,
+        end_count=report.token_count - report.word_count,
+        unknown_count=report.unknown_count,
     )

@@ -197,7 +197,7 @@ class RoundKeeper:
             LedgerError: If the privacy ledger was changed or belongs to another run.
         """
         if isinstance(counts, list):
-            return figures_of_devices(counts)
+            return figures_of_devices(counts, of_words=self._shelf.has_words)
         try:
             figures: dict[str, Metric] = {
                 **await until_possible(

@@ -28,7 +28,7 @@ def certify_coordinator(
 
     ``after`` is the ``not_before`` of the certificates that these replace.
     """
-    names = [config.listen.advertised_host, *hostnames, "localhost", "127.0.0.1", "::1"]
+    names = [*config.listen.advertised_hosts, *hostnames, "localhost", "127.0.0.1", "::1"]
     requests = Identity.create_requests(folder.identity, _NAME)
     now = time.time()
     certificates = issuer.issue_all(

@@ -40,7 +40,7 @@ class GeneratedParts:
     ) -> None:
         """Prepare for an attempt; parts that an earlier one left in ``folder`` are deleted."""
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(mode=0o700)
+        folder.mkdir(mode=0o700, parents=True)
         self.total_bytes = sealed_bytes(payload_size(state.generated))
         self._state = state
         self._folder = folder

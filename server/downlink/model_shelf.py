@@ -71,6 +71,7 @@ class ModelShelf:
         """
         self.guarantee = config.privacy.guarantee
         self.travel = config.travel
+        self.has_words = config.vocabulary is not None
         self._config = config
         self._run = run
         self._vocabulary = vocabulary

@@ -26,6 +26,7 @@ from protos import helper_pb2 as pb
 from protos import helper_pb2_grpc as pb_grpc
 from protos.helper_refusals import HelperCode
 from protos.version import HELPER_VERSION
+from server.aggregation.closing_workers import ClosingWorkers, closing_worker_count
 from server.helper.answers import Answers, Question
 from server.helper.members import MemberSet
 from server.helper.newest_issuer import NewestIssuer
@@ -181,8 +182,11 @@ class HelperService(pb_grpc.HelperServicer):
         form = asked.form
         before = self._answers.find(asked, now_ms=self._now_ms())
         seeds = [asked.seeds[slot] for slot in sorted(asked.seeds)]
-        packed = memoryview(pack(keystream_sum(seeds, form.element_count, form.bits), form.bits))
-        packed = packed.cast("B")
+        with ClosingWorkers(closing_worker_count()) as workers:
+            total = keystream_sum(
+                seeds, form.element_count, form.bits, parts=workers.count, run=workers.run
+            )
+        packed = memoryview(pack(total, form.bits)).cast("B")
         sum_sha256 = hashlib.sha256(packed).digest()
         self._failpoints.reach(Failpoint.ANSWER_MADE)
         signed = self._answers.record(asked, sum_sha256, self._helper, now_ms=self._now_ms())

@@ -10,6 +10,7 @@ from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
 from privacy.identities.succession import read_former
 from privacy.noise.secure_gaussian import NoiseKeys
+from server.aggregation.closing_workers import buffers_wanted, closing_worker_count
 from server.config.federation import FederationConfig
 from server.devices.known_helper import known_helper
 from server.records.folder import ServerFolder
@@ -105,6 +106,7 @@ def masked_arrivals(
         folder.helper_answers,
         authorities=(issuer.certificate, *former),
         run=bytes.fromhex(plan.run),
+        tenure=storage.store.tenure,
     )
     call = HelperCall(config.helper.address, issuer, kept, storage.threads)
     masked_sum = MaskedSum(config, storage.store, storage.inbox, opener, releases=storage.releases)
@@ -118,4 +120,5 @@ def masked_arrivals(
 
 
 def _buffer_count(config: FederationConfig, payload_bytes: int) -> int:
-    return buffer_count_for(payload_bytes, config.rounds.cohort_size)
+    closing = buffers_wanted(closing_worker_count())
+    return buffer_count_for(payload_bytes, config.rounds.cohort_size, closing=closing)

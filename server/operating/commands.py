@@ -3,10 +3,12 @@
 import dataclasses
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from models.plan.stages import describe_stage
 from models.settings.growth import growth_stage
@@ -21,18 +23,24 @@ from protos.version import VERSION
 from server.config.federation import FederationConfig, read_config
 from server.devices.clients import ClientSummary, list_clients, revoke_client
 from server.devices.forgetting import forget_client
+from server.operating.admin_socket import admin_socket
+from server.operating.leading import leader_elsewhere, out_of_service, told
 from server.operating.report import StatusReport, from_answer
 from server.records.attempts import current_attempt, next_attempt
 from server.records.folder import ServerFolder
 from server.records.inbox import Inbox
 from server.records.ledger import ledger_entries, ledger_events
-from server.records.lock import only_one
+from server.records.lock import AlreadyRunningError
 from server.records.operator_switch import OperatorSwitch
 from server.records.store import Store, check_run, open_store
+from server.records.tenure import Tenure
 from server.releases.files import ReleaseFolder
 from server.releases.publishing import ReleaseSummary, list_releases
 from server.releases.recovery import finish_release
 from server.services.admin_client import NotRunningError, admin_stub
+from server.services.standby import STANDBY
+
+_PROBE_S = 5.0
 
 
 class Federation:
@@ -46,20 +54,45 @@ class Federation:
         """
         self.folder = ServerFolder(root.absolute())
         self.config: FederationConfig = read_config(self.folder.config)
-        self.socket = self.folder.root / self.config.listen.admin_socket
+        self.socket = admin_socket(self.folder, self.config)
 
     def status(self) -> StatusReport:
-        """Return where the run stands, whether or not it is served now."""
+        """Return where the run stands, whether or not it is served now, and where."""
         with self._store() as (store, run):
-            clients = self._shown_clients(store)
-            try:
-                with admin_stub(self.socket) as stub:
-                    answer = stub.Status(pb.StatusRequest())
-                return from_answer(
-                    answer, clients, self._certificates_end_at(), self._issuer_ends_at()
-                )
-            except NotRunningError:
-                return self._stopped(store, run)
+            report = self._status(store, run)
+            leader = leader_elsewhere(self.config, store)
+        if leader is None:
+            return report
+        phase = "elsewhere" if report.phase == "stopped" else report.phase
+        since = _iso(leader.since)
+        return msgspec.structs.replace(
+            report, phase=phase, leader=leader.holder, leads_since=since, term=leader.term
+        )
+
+    def leads_here(self) -> bool:
+        """Return whether the coordinator of this machine leads, rather than stands by.
+
+        Raises:
+            NotRunningError: If none runs here.
+            AdminCallError: If it does not answer.
+        """
+        with admin_stub(self.socket) as stub:
+            return stub.Status(pb.StatusRequest(), timeout=_PROBE_S).phase != STANDBY
+
+    def _status(self, store: Store, run: str) -> StatusReport:
+        try:
+            with admin_stub(self.socket) as stub:
+                answer = stub.Status(pb.StatusRequest())
+        except NotRunningError:
+            return self._unserved(store, run, "stopped")
+        if answer.phase == STANDBY:
+            return self._unserved(store, run, STANDBY)
+        return from_answer(
+            answer,
+            self._shown_clients(store),
+            self._certificates_end_at(),
+            self._issuer_ends_at(),
+        )
 
     def rounds(self, first_round: int) -> list[ReleaseSummary]:
         """List released rounds, oldest first."""
@@ -72,6 +105,7 @@ class Federation:
             with admin_stub(self.socket) as stub:
                 stub.Pause(pb.PauseRequest())
         except NotRunningError:
+            self._refuse_beside_a_leader()
             OperatorSwitch(self.folder.pause_mark).pause()
 
     def resume(self) -> None:
@@ -80,6 +114,7 @@ class Federation:
             with admin_stub(self.socket) as stub:
                 stub.Resume(pb.ResumeRequest())
         except NotRunningError:
+            self._refuse_beside_a_leader()
             OperatorSwitch(self.folder.pause_mark).resume()
 
     def drain(self) -> None:
@@ -87,9 +122,14 @@ class Federation:
 
         Raises:
             NotRunningError: If none runs.
+            AlreadyRunningError: If one leads on another machine.
         """
-        with admin_stub(self.socket) as stub:
-            stub.Drain(pb.DrainRequest())
+        try:
+            with admin_stub(self.socket) as stub:
+                stub.Drain(pb.DrainRequest())
+        except NotRunningError:
+            self._refuse_beside_a_leader()
+            raise
 
     def revoke(self, client: str) -> None:
         """Withdraw a device's certificates and the invites that it has not used.
@@ -102,6 +142,7 @@ class Federation:
             with admin_stub(self.socket) as stub:
                 stub.Revoke(pb.RevokeRequest(client_name=client))
         except NotRunningError:
+            self._refuse_beside_a_leader()
             with self._store() as (store, _):
                 revoke_client(store, client, now=time.time())
 
@@ -111,7 +152,7 @@ class Federation:
         Raises:
             UnknownClientError: If there is no such device.
             AdminCallError: The same, from a running coordinator.
-            AlreadyRunningError: If a coordinator is starting this moment.
+            AlreadyRunningError: If a coordinator is starting this moment, or leads elsewhere.
         """
         try:
             with admin_stub(self.socket) as stub:
@@ -125,10 +166,11 @@ class Federation:
         from server.releases.erasing import erase_client
         from server.releases.method_state import method_state_of
 
-        with only_one(self.folder), self._store() as (store, _):
-            inbox, now = Inbox(self.folder.updates), time.time()
+        with self._out_of_service() as tenure, self._store() as (store, _):
+            store.lead(tenure)
+            inbox, now = Inbox(self.folder.updates, tenure=tenure), time.time()
             deleted = forget_client(store, inbox, client, now=now)
-            releases = ReleaseFolder(self.folder.releases)
+            releases = ReleaseFolder(self.folder.releases, tenure)
             finish_release(store, releases, now)
             fresh = partial(method_state_of, self.config)
             erase_client(releases, client, fresh, Identity.load(self.folder.identity))
@@ -138,23 +180,23 @@ class Federation:
         """Replace the coordinator's keys.
 
         Raises:
-            AlreadyRunningError: If a coordinator serves the folder.
+            AlreadyRunningError: If a coordinator serves the folder, on any machine.
         """
-        from server.devices.own_keys import rotate_keys
+        from server.operating.renaming import rotate_keys
 
-        with only_one(self.folder):
+        with self._out_of_service():
             rotate_keys(self.folder, self.config, hostnames)
 
     def rotate_issuing_key(self, key_file: Path | None, passphrase: bytes | None) -> str:
         """Replace the issuing key and the coordinator's keys; return when the new one ends.
 
         Raises:
-            AlreadyRunningError: If a coordinator serves the folder.
+            AlreadyRunningError: If a coordinator serves the folder, on any machine.
             FoundingError: If the authority's key is not there.
         """
         from server.operating.authorities import rotate_issuing_key
 
-        with only_one(self.folder):
+        with self._out_of_service():
             issuer = rotate_issuing_key(
                 self.folder, self.config, key_file=key_file, passphrase=passphrase
             )
@@ -166,12 +208,12 @@ class Federation:
         """Move the federation to a new authority; return its fingerprint, hex.
 
         Raises:
-            AlreadyRunningError: If a coordinator serves the folder.
+            AlreadyRunningError: If a coordinator serves the folder, on any machine.
             FoundingError: If the authority's key is not there, or an earlier one still is.
         """
         from server.operating.authorities import replace_authority
 
-        with only_one(self.folder), self._store() as (_, run):
+        with self._out_of_service(), self._store() as (_, run):
             issuer = replace_authority(
                 self.folder,
                 self.config,
@@ -194,6 +236,16 @@ class Federation:
         from server.operating.authorities import admit_helper
 
         return admit_helper(self.folder, request, key_file=key_file, passphrase=passphrase)
+
+    def _out_of_service(self) -> AbstractContextManager[Tenure]:
+        return out_of_service(self.folder, self.config)
+
+    def _refuse_beside_a_leader(self) -> None:
+        """Raise AlreadyRunningError if a coordinator leads on another machine."""
+        with self._store() as (store, _):
+            leader = leader_elsewhere(self.config, store)
+        if leader is not None:
+            raise AlreadyRunningError(f"{told(leader)}; run the command there")
 
     def _certificates_end_at(self) -> str:
         identity = Identity.load(self.folder.identity)
@@ -239,14 +291,15 @@ class Federation:
         growth = self.config.growth
         return "" if growth is None else describe_stage(growth, growth_stage(growth, round_number))
 
-    def _stopped(self, store: Store, run: str) -> StatusReport:
+    def _unserved(self, store: Store, run: str, phase: str) -> StatusReport:
+        """Return what the store and the folder tell of a run that nobody serves here."""
         opened = current_attempt(store)
         round_number = next_attempt(store)[0] if opened is None else opened.round_number
         clients = self._shown_clients(store)
         return StatusReport(
             run=run,
-            is_running=False,
-            phase="stopped",
+            is_running=phase == STANDBY,
+            phase=phase,
             round_number=round_number,
             is_paused=OperatorSwitch(self.folder.pause_mark).is_paused,
             guarantee=self.config.privacy.guarantee,

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 
 from privacy.foundation.flags import Flag
+from privacy.foundation.host_port import checked_host_port
 from privacy.foundation.whole_number_flags import at_least_one
 from privacy.identities.keys import read_passphrase
 from server.config.federation import preset_names
@@ -21,12 +22,29 @@ class OnFolder(msgspec.Struct, frozen=True, kw_only=True):
     folder: Annotated[Path, Flag("DIR", positional=True)]
 
 
+class Running(OnFolder, frozen=True, kw_only=True):
+    """A federation to coordinate.
+
+    Attributes:
+        devices: Listen here for devices, whatever [listen] says; for one of several machines.
+        enrolment: The same for enrolment.
+    """
+
+    devices: Annotated[str | None, Flag("HOST:PORT")] = None
+    enrolment: Annotated[str | None, Flag("HOST:PORT")] = None
+
+    def __post_init__(self) -> None:
+        for name in ("devices", "enrolment"):
+            if (address := getattr(self, name)) is not None:
+                checked_host_port(f"--{name}", address)
+
+
 class Hosted(OnFolder, frozen=True, kw_only=True):
     """A federation and where devices find it.
 
     Attributes:
-        hostname: Name or address under which devices reach this machine; may be repeated, and the
-            first stands in invites.
+        hostname: Name or address under which devices reach this machine; may be repeated, for
+            machines that stand by at the same ports: devices try them in this order.
     """
 
     hostname: Annotated[list[str], Flag("HOST")] = []
@@ -102,6 +120,18 @@ class Reported(OnFolder, frozen=True, kw_only=True):
     """
 
     json: bool = False
+
+
+class Asked(Reported, frozen=True, kw_only=True):
+    """A question where the run stands.
+
+    Attributes:
+        json: Print JSON instead of a table.
+        leads: Print nothing; exit with 0 if the coordinator of this machine leads, 3 if it stands
+            by, 1 if none runs here.
+    """
+
+    leads: bool = False
 
 
 class Rounds(Reported, frozen=True, kw_only=True):

@@ -10,12 +10,15 @@ import msgspec
 from privacy.foundation.atomic_files import sync_folder, write_atomically
 from privacy.foundation.secure_source import SecureSource
 from privacy.identities.authority import CertificateAuthority, read_authority_certificate
-from privacy.identities.certificates import fingerprint
-from privacy.identities.invite import Invite
+from privacy.identities.certificates import check_host, fingerprint
+from privacy.identities.invite import Invite, OtherAddress
 from privacy.identities.issuing_key import make_issuing_key
 from privacy.identities.keys import make_private_folder
+from privacy.identities.party import Identity
 from server.config.federation import FederationConfig, parse_config, rooted
+from server.config.listen import joined
 from server.config.plans import make_plan
+from server.config.public_hosts import has_listen_table, with_public_hosts
 from server.devices.known_helper import known_helper
 from server.devices.own_keys import certify_coordinator
 from server.devices.tokens import create_tokens, renew_token
@@ -80,11 +83,12 @@ def found(
 
 def _check(config: FederationConfig) -> None:
     """Refuse settings that the first round would fail with, before anything is made."""
-    if config.listen.advertised_host in _EVERYWHERE:
-        raise FoundingError(
-            f"devices cannot be told to connect to {config.listen.advertised_host}; "
-            "give the name or address of this machine with --hostname"
-        )
+    for host in config.listen.advertised_hosts:
+        if host in _EVERYWHERE:
+            raise FoundingError(
+                f"devices cannot be told to connect to {host}; "
+                "give the name or address of this machine with --hostname"
+            )
     config.load_vocabulary()
     if config.start_from is not None:
         from server.releases.starting_model import starting_parameters  # Here: it imports torch.
@@ -129,12 +133,13 @@ def write_invites(
     Raises:
         FoundingError: If the settings name no fixed ports.
         HelperMissingError: If updates are masked and the folder has no helper's certificates.
-        CertificateError: If those cannot be used now.
+        CertificateError: If those cannot be used now, or the coordinator's certificate lacks a host
+            of the settings.
         UnknownClientError: If there is no such client.
         StoreError: If the store does not fit the settings.
         OSError: If the files cannot be written.
     """
-    enrolment, devices = _addresses(config)
+    preferred, *others = _addresses(folder, config)
     helper = known_helper(folder, config)
     authority = read_authority_certificate(folder.authority)
     store = open_store(config.store)
@@ -152,13 +157,14 @@ def write_invites(
     for token in tokens:
         invite = Invite(
             run=run,
-            enrolment_address=enrolment,
-            device_address=devices,
+            enrolment_address=preferred.enrolment_address,
+            device_address=preferred.device_address,
             ca_certificate=authority,
             ca_sha256=fingerprint(authority).hex(),
             token=token.token.hex(),
             expires_at=token.expires_at,
             helper_certificate=msgspec.UNSET if helper is None else helper.der,
+            other_addresses=tuple(others) or msgspec.UNSET,
         )
         path = out / f"invite-{token.client}.json"
         write_atomically(path, invite.encode())
@@ -167,18 +173,15 @@ def write_invites(
 
 
 def _with_host(settings: str, hostnames: Sequence[str], source: str) -> str:
-    """Return the settings with the first host name as ``public_host``, unless they name one."""
+    """Return the settings with the host names as ``public_host``, unless they name one."""
     if not hostnames or parse_config(settings, source).listen.public_host is not None:
         return settings
-    head, table, tail = settings.partition("[listen]\n")
-    if not table:
-        head, table, tail = (settings + _LISTEN_TABLE).partition("[listen]\n")
-    return f"{head}{table}public_host = {msgspec.json.encode(hostnames[0]).decode()}\n{tail}"
+    text = settings if has_listen_table(settings) else settings + _LISTEN_TABLE
+    return with_public_hosts(text, hostnames, source)
 
 
-def _addresses(config: FederationConfig) -> tuple[str, str]:
-    host = config.listen.advertised_host
-    bracketed = f"[{host}]" if ":" in host else host
+def _addresses(folder: ServerFolder, config: FederationConfig) -> list[OtherAddress]:
+    """Return the two listeners of each host that the settings name, all in the certificate."""
     ports = [
         address.rpartition(":")[2] for address in (config.listen.enrolment, config.listen.devices)
     ]
@@ -186,4 +189,12 @@ def _addresses(config: FederationConfig) -> tuple[str, str]:
         raise FoundingError(
             "listen.enrolment and listen.devices must have fixed ports for an invite, got port 0"
         )
-    return f"{bracketed}:{ports[0]}", f"{bracketed}:{ports[1]}"
+    certificate = Identity.load(folder.identity).tls.certified.der
+    for host in config.listen.advertised_hosts:
+        check_host(certificate, host)
+    return [
+        OtherAddress(
+            enrolment_address=joined(host, ports[0]), device_address=joined(host, ports[1])
+        )
+        for host in config.listen.advertised_hosts
+    ]

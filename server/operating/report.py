@@ -14,7 +14,7 @@ from server.releases.publishing import ReleaseSummary
 # Beside a column of its own, or too long for one.
 _UNTABLED = {"contributions", WEIGHTS_FIGURE}
 
-_ONLY_IF_TOLD = ("growth", "shortage", "spent", "helper")
+_ONLY_IF_TOLD = ("growth", "shortage", "spent", "helper", "leader", "leads_since", "term")
 
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,11 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         run: Identifier of the run, 32 hex digits.
-        phase: Where the round stands; ``stopped`` when nobody serves.
+        phase: Where the round stands; ``stopped`` when nobody serves, ``standby`` if this machine's
+            coordinator stands by, ``elsewhere`` if none runs here and another machine's leads.
+        leader: Host name of who leads, where several may share a store; empty if nobody does.
+        leads_since: When it began to, ISO 8601 UTC.
+        term: How often one began to lead; 0 where one machine alone can.
         round_number: Round that is open or comes next.
         guarantee: The promise of the noise mode, in words.
         personalisation: The method, and what travels under it.
@@ -63,6 +67,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     software_version: str
     certificates_end_at: str
     issuer_ends_at: str
+    leader: str = ""
+    leads_since: str = ""
+    term: int = 0
     clients: list[ClientSummary] = []
 
 

@@ -26,6 +26,7 @@ from server.budget.noised_evaluations import NoisedEvaluations
 from server.budget.round_gate import RoundGate
 from server.config.federation import FederationConfig
 from server.config.fitting import fit_kind
+from server.config.listen import ListenSettings
 from server.config.plans import make_plan
 from server.coordinating.coordinator import Coordinator
 from server.coordinating.desk import DeviceDesk
@@ -40,14 +41,15 @@ from server.downlink.model_shelf import ModelShelf
 from server.downlink.personal_shelf import PersonalShelf
 from server.machine.nonces import derived_nonces
 from server.machine.rounds import RoundMachine
+from server.operating.admin_socket import admin_socket
 from server.operating.arrivals import Arrivals, masked_arrivals, opened_arrivals
+from server.operating.leading import in_turn
 from server.operating.stopping import stopping_on_signals
 from server.records.failpoints import UNARMED, Failpoints
-from server.records.folder import ServerFolder
+from server.records.folder import ServerFolder, take_parts, take_uploads
 from server.records.inbox import Inbox
-from server.records.lock import only_one
 from server.records.operator_switch import OperatorSwitch
-from server.records.store import Store, check_run, open_store
+from server.records.store import Store, check_run
 from server.records.threads import Threads
 from server.records.tree_keys import noise_keys_of
 from server.releases.files import ReleaseFolder
@@ -88,18 +90,22 @@ async def serve(
     folder: ServerFolder,
     config: FederationConfig,
     *,
+    listen: ListenSettings | None = None,
     failpoints: Failpoints = UNARMED,
     noise_keys: NoiseKeys | None = None,
     on_ready: Callable[[Ports], None],
 ) -> None:
     """Serve until the operator drains the coordinator or a signal asks it to stop.
 
+    Where several coordinators share a store, stand by until this one leads. ``listen`` are the
+    addresses on this machine, if they are not those of the settings.
+
     SIGTERM drains: the running round is finished first. SIGINT, or a second SIGTERM, stops at once;
     the next start goes on with the round. ``failpoints`` and ``noise_keys``, which repeat
     calibrated noise, are for tests. ``on_ready`` is called when all listeners are open.
 
     Raises:
-        AlreadyRunningError: If another process serves this folder.
+        AlreadyRunningError: If another process serves this folder, and may not share it.
         LedgerError: If the privacy ledger was changed or belongs to another run.
         StoreError: If the store does not fit the settings.
         KeyFileError: If a key is missing or readable by others.
@@ -114,11 +120,11 @@ async def serve(
     )
     with (
         naming_the_disk(folder.root, again=again),
-        only_one(folder),
         ThreadPoolExecutor(_THREADS) as executor,
     ):
-        store = await asyncio.to_thread(open_store, config.store)
-        try:
+        async with in_turn(folder, config) as store:
+            if store is None:
+                return
             run = check_run(store, config.seed, config.run_digest)
             parts = _Parts(
                 folder,
@@ -130,9 +136,7 @@ async def serve(
                 threads=Threads(executor),
                 failpoints=failpoints,
             )
-            await parts.serve(on_ready)
-        finally:
-            store.close()
+            await parts.serve(listen or config.listen, on_ready)
 
 
 class _Parts:
@@ -155,8 +159,8 @@ class _Parts:
         self._run = run
         self._storage = storage = Storage(
             store,
-            Inbox(folder.updates, failpoints),
-            ReleaseFolder(folder.releases),
+            Inbox(folder.updates, failpoints, store.tenure),
+            ReleaseFolder(folder.releases, store.tenure),
             MetricsLog(folder.metrics),
             threads,
             failpoints,
@@ -178,7 +182,7 @@ class _Parts:
             run,
             method=self._method,
             releases=storage.releases,
-            parts=folder.parts,
+            parts=take_parts(folder, store.tenure),
             identity=identity,
             threads=threads,
         )
@@ -197,7 +201,7 @@ class _Parts:
             helper_certificate=self._arrivals.helper_certificate,
         )
 
-    async def serve(self, on_ready: Callable[[Ports], None]) -> None:
+    async def serve(self, listen: ListenSettings, on_ready: Callable[[Ports], None]) -> None:
         self._renewal.warn_of_the_end()
         if self._renewal.is_due:
             await self._renewal.renew()
@@ -220,7 +224,7 @@ class _Parts:
         desk, coordinator = self._make_coordinator(machine)
         running = asyncio.create_task(coordinator.run(restored))
         with stopping_on_signals(coordinator, running):
-            async with self._listening(desk, coordinator) as ports:
+            async with self._listening(desk, coordinator, listen) as ports:
                 on_ready(ports)
                 with contextlib.suppress(asyncio.CancelledError):
                     await running
@@ -255,7 +259,9 @@ class _Parts:
         intake = Intake(
             machine,
             self._storage,
-            uploads=UploadDesk(self._folder.uploads, self._storage.threads),
+            uploads=UploadDesk(
+                take_uploads(self._folder, self._storage.store.tenure), self._storage.threads
+            ),
             opener=self._arrivals.opener,
             membership=self._membership,
             changed=changed,
@@ -297,8 +303,9 @@ class _Parts:
         return fits
 
     @contextlib.asynccontextmanager
-    async def _listening(self, desk: DeviceDesk, coordinator: Coordinator) -> AsyncIterator[Ports]:
-        listen = self._config.listen
+    async def _listening(
+        self, desk: DeviceDesk, coordinator: Coordinator, listen: ListenSettings
+    ) -> AsyncIterator[Ports]:
         service = FederationService(desk, self._membership, self._config, self._vocabulary)
         enrolment = EnrolmentService(self._membership, self._run)
         admin = AdminService(coordinator, self._storage.store, self._storage.threads, self._run)
@@ -316,7 +323,7 @@ class _Parts:
                 enrolment, listen.enrolment, self._tls
             )
             opened.append(grpc_server)
-            opened.append(await open_admin(admin, self._folder.root / listen.admin_socket))
+            opened.append(await open_admin(admin, admin_socket(self._folder, self._config)))
             watching = asyncio.create_task(hand_back_after_crowds(self._storage.threads))
             try:
                 yield Ports(enrolment=enrolment_port, devices=devices_port)

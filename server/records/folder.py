@@ -1,7 +1,11 @@
 """The places of everything of one federation below its folder."""
 
+import contextlib
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
+
+from server.records.tenure import Tenure
 
 
 @dataclass(frozen=True)
@@ -82,8 +86,44 @@ class ServerFolder:
 
     @property
     def lock(self) -> Path:
-        """Locked by the process that runs the coordinator."""
+        """Locked by the process that runs the coordinator, where one machine alone can."""
         return self.root / "lock"
+
+    @property
+    def shared_word(self) -> Path:
+        """Holds what a coordinator that stands by asked the leader to write, and then reads."""
+        return self.root / "shared.word"
+
+
+def take_uploads(root: ServerFolder, tenure: Tenure) -> Path:
+    """Return this term's folder of uploads, into which those of earlier terms were moved.
+
+    A process that led before finds none of them at their former names.
+    """
+    if not tenure.term:
+        return root.uploads
+    root.uploads.mkdir(mode=0o700, exist_ok=True)
+    own = root.uploads / tenure.named("uploads")
+    own.mkdir(mode=0o700, exist_ok=True)
+    for former in [root.uploads, *root.uploads.glob("uploads-t*")]:
+        if not tenure.is_before(former.name):
+            continue
+        for upload in former.glob("*.part"):
+            with contextlib.suppress(FileNotFoundError):
+                upload.rename(own / upload.name)
+        if former != root.uploads:
+            shutil.rmtree(former, ignore_errors=True)
+    return own
+
+
+def take_parts(root: ServerFolder, tenure: Tenure) -> Path:
+    """Return this term's folder of generated parts; those of earlier terms are deleted."""
+    if not tenure.term:
+        return root.parts
+    for former in root.parts.glob("*"):
+        if former.is_dir() and tenure.is_before(former.name):
+            shutil.rmtree(former, ignore_errors=True)
+    return root.parts / tenure.named("parts")
 
 
 def without_noise_secret(root: ServerFolder) -> str:

@@ -6,10 +6,10 @@ blocks.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from privacy.foundation.atomic_files import sync_folder
+from privacy.foundation.atomic_files import sync_folder, write_chunks_atomically
 from privacy.masking.helper_answer import (
     AnswerError,
     SignedAnswer,
@@ -17,6 +17,7 @@ from privacy.masking.helper_answer import (
     encode_line,
     read_answers,
 )
+from server.records.tenure import ALONE, Tenure
 
 
 class HelperAnswers:
@@ -26,8 +27,17 @@ class HelperAnswers:
         newest: The last answer; None if there is none.
     """
 
-    def __init__(self, path: Path, *, authorities: Sequence[bytes], run: bytes) -> None:
-        """Read the list of a run, 16 bytes.
+    def __init__(
+        self,
+        path: Path,
+        *,
+        authorities: Sequence[bytes],
+        run: bytes,
+        tenure: Tenure = ALONE,
+    ) -> None:
+        """Read the list of a run, 16 bytes, whose file becomes another one in a new term.
+
+        A process that led before and wakes up late appends to the former file, which nobody reads.
 
         ``authorities`` are certificates, DER: the federation's, and those it had before
         (`privacy.identities.succession.FormerAuthorities.root_certificates`).
@@ -42,7 +52,10 @@ class HelperAnswers:
         if not path.exists():
             path.touch(mode=0o600)
             sync_folder(path.parent)
-        _drop_half_a_line(path)
+        self._tenure = tenure
+        if tenure.term:
+            _replace(path, tenure)
+        _drop_half_a_line(path, tenure)
         answers = read_answers(path)
         check_list(answers, authorities=authorities, run=run)
         self._digests = [answer.sha256 for answer in answers]
@@ -65,11 +78,14 @@ class HelperAnswers:
 
         Raises:
             AnswerError: If they do not follow the list, or one is not the helper's.
+            LeadershipLostError: If another process may have taken over.
             OSError: If the disk is full; the list stays as it was.
         """
         check_list(answers, authorities=self._authorities, run=self._run, after=self.newest)
         before = self._path.stat().st_size
         with self._path.open("ab", buffering=0) as file:
+            # After the file was opened: it is replaced before another process leads.
+            self._tenure.check()
             try:
                 left = memoryview(b"".join(map(encode_line, answers)))
                 while left:  # One write may take a part only.
@@ -82,10 +98,24 @@ class HelperAnswers:
         self.newest = answers[-1] if answers else self.newest
 
 
-def _drop_half_a_line(path: Path) -> None:
+def _replace(path: Path, tenure: Tenure) -> None:
+    """Put a copy in the file's place; whoever has the former one open writes to nobody."""
+    for late in path.parent.glob(f".{path.name}.*.tmp"):
+        late.unlink(missing_ok=True)
+
+    def content() -> Iterator[bytes]:
+        yield path.read_bytes()
+        # A process that is stopped from here on finds its copy gone.
+        tenure.check()
+
+    write_chunks_atomically(path, content())
+
+
+def _drop_half_a_line(path: Path, tenure: Tenure) -> None:
     """Cut off what stands behind the last line's end."""
     with path.open("rb+") as file:
         content = file.read()
+        tenure.check()
         whole = content.rfind(b"\n") + 1
         if whole < len(content):
             file.truncate(whole)

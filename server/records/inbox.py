@@ -1,7 +1,8 @@
 """Keep acknowledged updates on disk, sealed as they came, until their round closes.
 
 A file is flushed, renamed and its folder flushed before a row in the store points to it. A file
-without a row was never acknowledged and is deleted at the next start.
+without a row was never acknowledged and is deleted at the next start. Names hold the term in which
+they were kept, so whoever deletes late leaves alone what a later coordinator acknowledged.
 """
 
 import shutil
@@ -11,16 +12,20 @@ from pathlib import Path
 from privacy.foundation.atomic_files import sync_file, sync_folder
 from server.machine.answers import Lease
 from server.records.failpoints import UNARMED, Failpoint, Failpoints
+from server.records.tenure import ALONE, Tenure
 
 
 class Inbox:
     """The sealed updates of the open round."""
 
-    def __init__(self, folder: Path, failpoints: Failpoints = UNARMED) -> None:
+    def __init__(
+        self, folder: Path, failpoints: Failpoints = UNARMED, tenure: Tenure = ALONE
+    ) -> None:
         """Use a folder on the file system of the uploads; it is made, owner-only, if missing."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._failpoints = failpoints
+        self._tenure = tenure
 
     @property
     def folder(self) -> Path:
@@ -55,7 +60,8 @@ class Inbox:
         folders: set[Path] = set()
         for partial, lease, message_id in uploads:
             attempt = _attempt_folder(lease.round_number, lease.attempt)
-            blob = f"{attempt}/{lease.slot:06d}-{lease.nonce.hex()}-{message_id.hex()}.sealed"
+            update = f"{lease.slot:06d}-{lease.nonce.hex()}-{message_id.hex()}"
+            blob = f"{attempt}/{self._tenure.named(update)}.sealed"
             try:
                 folders.add(self._move(partial, self._folder / blob))
             except OSError as error:
@@ -82,11 +88,16 @@ class Inbox:
         shutil.rmtree(self._folder / _attempt_folder(round_number, attempt), ignore_errors=True)
 
     def clear_all_but(self, blobs: Collection[str]) -> int:
-        """Delete every file that is not among these names; return how many there were."""
+        """Delete every file that is not among these names; return how many there were.
+
+        Those of a later term stay: the names were read before it began.
+        """
         orphans = [
             path
             for path in self._folder.rglob("*")
-            if path.is_file() and path.relative_to(self._folder).as_posix() not in blobs
+            if path.is_file()
+            and path.relative_to(self._folder).as_posix() not in blobs
+            and not self._tenure.is_after(path.name)
         ]
         for path in orphans:
             path.unlink()

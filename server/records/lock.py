@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from server.records.folder import ServerFolder
 
@@ -12,22 +13,32 @@ class AlreadyRunningError(Exception):
     """Raised when another process serves the same folder."""
 
 
-@contextlib.contextmanager
-def only_one(folder: ServerFolder) -> Iterator[None]:
+def only_one(folder: ServerFolder) -> contextlib.AbstractContextManager[None]:
     """Hold the folder's lock; the system lets go of it whenever and however the process ends.
 
     Raises:
         AlreadyRunningError: If another process holds it.
         OSError: If the folder cannot be written.
     """
-    descriptor = os.open(folder.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return only_holder(
+        folder.lock, f"a coordinator serves {folder.root}; stop it with `sotto-server drain`"
+    )
+
+
+@contextlib.contextmanager
+def only_holder(path: Path, otherwise: str) -> Iterator[None]:
+    """Hold the lock of a file, which is made if missing, on this machine's own file system.
+
+    Raises:
+        AlreadyRunningError: With the text ``otherwise``, if another process holds it.
+        OSError: If the file cannot be made.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise AlreadyRunningError(
-                f"a coordinator serves {folder.root}; stop it with `sotto-server drain`"
-            ) from None
+            raise AlreadyRunningError(otherwise) from None
         yield
     finally:
         os.close(descriptor)

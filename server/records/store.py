@@ -19,11 +19,15 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Operati
 
 from privacy.foundation.full_disk import FullDiskError
 from server.config.store import StoreSettings
-from server.records.tables import runs
+from server.records.tables import leadership, runs
+from server.records.tenure import ALONE, Tenure
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _BUSY_MS = 30_000
+SILENCE_MS = 5_000
+"""Milliseconds after which PostgreSQL ends a session that holds a lock and falls silent."""
 _WRITE = "sotto_write"
+_POSTGRESQL_FULL = "53100"
 # Any number that no other program uses in the same database.
 _POSTGRESQL_LOCK = 0x736F74746F
 
@@ -37,25 +41,39 @@ class StoreFullError(StoreError, FullDiskError):
 
 
 class Store:
-    """Transactions on the coordinator's tables."""
+    """Transactions on the coordinator's tables.
+
+    Attributes:
+        tenure: The turn in which this process writes; ``lead`` begins it.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.tenure = ALONE
+
+    def lead(self, tenure: Tenure) -> None:
+        """Write in this turn alone from now on: no transaction outlives it."""
+        self.tenure = tenure
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Run one durable transaction, not committed if the block raises; writers take turns.
 
         Raises:
+            LeadershipLostError: If another process leads, or may lead by now.
             StoreFullError: If the disk is full.
             OSError: If this process has too many files open.
         """
+        self.tenure.check()
         options = {_WRITE: True}
         try:
             with (
                 self._engine.connect().execution_options(**options) as connection,
                 connection.begin(),
             ):
+                # Under the writers' lock: whoever raises the term waits until this is committed.
+                if self.tenure.term:
+                    _check_term(connection, self.tenure)
                 yield connection
         except OperationalError as error:
             raise _shortage_of(error) or error from None
@@ -82,7 +100,9 @@ def open_store(settings: StoreSettings) -> Store:
     """
     try:
         engine = _make_engine(settings)
-        with engine.connect() as connection:
+        # Two coordinators that start at one time take turns here too; SQLite's lock does it itself.
+        options = {_WRITE: settings.sqlite_path is None}
+        with engine.connect().execution_options(**options) as connection:
             _migrate(connection)
             connection.commit()
     except ModuleNotFoundError as error:
@@ -131,10 +151,17 @@ def check_run(store: Store, seed: int, run_digest: bytes) -> str:
     return str(row.run)
 
 
+def _check_term(connection: Connection, tenure: Tenure) -> None:
+    stored = connection.execute(select(leadership.c.term)).scalar()
+    if stored != tenure.term:
+        tenure.lose(f"another coordinator leads: the term is {stored}, and was {tenure.term} here")
+
+
 def _shortage_of(error: OperationalError) -> OSError | None:
     """Return what a failed statement lacked, room or a descriptor; None if it failed otherwise."""
     name = getattr(error.orig, "sqlite_errorname", None)
-    if name == "SQLITE_FULL":
+    state = getattr(error.orig, "sqlstate", None)
+    if name == "SQLITE_FULL" or state == _POSTGRESQL_FULL:
         return StoreFullError("the disk is full; free some space")
     if name is not None and name.startswith("SQLITE_CANTOPEN"):
         # SQLite does not say why. A process that lacks a descriptor now lacked one then.
@@ -149,6 +176,7 @@ def _make_engine(settings: StoreSettings) -> Engine:
     path = settings.sqlite_path
     if path is None:
         engine = create_engine(settings.url, pool_pre_ping=True)
+        event.listen(engine, "connect", _prepare_postgresql)
         event.listen(engine, "begin", _begin_postgresql)
         return engine
     if not path.exists():
@@ -160,6 +188,13 @@ def _make_engine(settings: StoreSettings) -> Engine:
 
 
 # Any: the driver's own connection, which SQLAlchemy does not type.
+def _prepare_postgresql(connection: Any, _record: object) -> None:
+    # A process that is stopped in a transaction keeps the writers' lock no longer than this.
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET idle_in_transaction_session_timeout = {SILENCE_MS}")
+    connection.commit()
+
+
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     # The driver's own transactions begin too late to cover a read before a write.
     connection.isolation_level = None

@@ -144,6 +144,8 @@ releases = Table(
     # Head of the ledger with the release's entry, then with that of its evaluation; null for the
     # initial parameters, and for what an older sotto released.
     Column("ledger_sha256", LargeBinary),
+    # Term of the coordinator that wrote the files; null where one coordinator alone can serve.
+    Column("term", Integer),
 )
 
 ledger = Table(
@@ -166,4 +168,17 @@ noise_keys = Table(
     Column("name", String(32), primary_key=True),
     # Sealed under a key in the coordinator's folder; see ``server.records.tree_keys``.
     Column("sealed", LargeBinary, nullable=False),
+)
+
+leadership = Table(
+    "leadership",
+    metadata,
+    # One row at most, its key 1; no row where one coordinator alone can serve.
+    Column("only", Integer, primary_key=True, autoincrement=False),
+    Column("term", Integer, nullable=False),
+    # Host name of who leads, or led last.
+    Column("holder", String(255), nullable=False),
+    Column("since", Float, nullable=False),
+    # A word that a coordinator that stands by asks the leader to write into the shared folder.
+    Column("asked", String(32)),
 )

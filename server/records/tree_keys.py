@@ -9,12 +9,15 @@ A store set back to an earlier round would draw the same noise again, on other s
 leave ``noise.secret`` out, and a new one is never drawn if the store holds a secret.
 """
 
+import contextlib
 import hashlib
+import os
+from pathlib import Path
 
 import msgspec
 from sqlalchemy import select
 
-from privacy.foundation.atomic_files import write_atomically
+from privacy.foundation.atomic_files import sync_folder, write_atomically
 from privacy.foundation.secure_source import SecureSource
 from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.secure_gaussian import KEY_BYTES, NoiseKeys, SystemKeys
@@ -48,13 +51,26 @@ def noise_keys_of(
     if row is not None:
         return DerivedKeys(_opened(folder, row.sealed, use))
     source = SecureSource()
-    if not folder.noise_secret.exists():
-        write_atomically(folder.noise_secret, source.bytes(SEALING_KEY_BYTES))
+    _draw_once(folder.noise_secret, source)
     secret = source.bytes(KEY_BYTES)
     sealed = seal_secret(secret, folder.noise_secret.read_bytes(), use)
     with store.write() as connection:
         connection.execute(noise_keys.insert().values(name=_TREE, sealed=sealed))
     return DerivedKeys(secret)
+
+
+def _draw_once(path: Path, source: SecureSource) -> None:
+    """Put a new key at ``path``, durably, unless there is one, or somebody is sooner."""
+    if path.exists():
+        return
+    drawn = path.with_name(f".{path.name}.{source.bytes(8).hex()}")
+    write_atomically(drawn, source.bytes(SEALING_KEY_BYTES))
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(drawn, path)
+    finally:
+        drawn.unlink()
+    sync_folder(path.parent)
 
 
 def _opened(folder: ServerFolder, sealed: bytes, use: bytes) -> bytes:

@@ -22,8 +22,9 @@ from models.plan.release_record import (
 )
 from privacy.foundation.atomic_files import sync_folder
 from privacy.identities.party import Identity
-from server.releases.files import ReleaseFolder, signature_of, write_flushed
+from server.releases.files import ReleaseFolder, signature_of
 from server.releases.method_state import MethodState
+from server.releases.whole_folders import write_flushed
 
 
 def erase_client(

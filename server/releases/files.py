@@ -1,12 +1,13 @@
 """Write the files of a release so that they are complete and on the disk before they are named.
 
 They are flushed in ``.building-<round>/``. Publishing renames that folder to ``<round>/`` and then
-moves the pointer ``latest``, so a crash leaves a whole release or none.
+moves the pointer ``latest``, so a crash leaves a whole release or none. Where machines share the
+folder, the names of what is not published yet hold the term of whoever writes it: whoever takes
+over publishes or removes it, and nothing is left that its writer could rename late.
 """
 
 import contextlib
 import hashlib
-import os
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -31,14 +32,15 @@ from models.plan.release_record import (
 from models.text.vocabulary import Vocabulary, decode_vocabulary
 from models.vector.codec import FlatVector, Payload, decode, encode
 from privacy.accounting.ledger_chain import LedgerEntry, NotedHead
-from privacy.foundation.atomic_files import start_flush, sync_folder
+from privacy.foundation.atomic_files import sync_folder
 from privacy.identities.party import Identity
 from privacy.identities.signatures import Purpose
+from server.records.tenure import ALONE, Tenure
+from server.releases.whole_folders import FORMER, put_in_place, write_flushed
 
 _BUILDING = ".building-"
 _REWRITING, _REWRITTEN = ".rewriting-", ".rewritten-"
-_MODE = 0o600
-_PIECE_BYTES = 1 << 20
+_POINTERS = ("latest", "best")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +83,10 @@ class StoredRelease:
 class ReleaseFolder:
     """Every release of one run; the folder is made, owner-only, if missing."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tenure: Tenure = ALONE) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
+        self._tenure = tenure
 
     def path(self, round_number: int) -> Path:
         """Return the folder of a round's release."""
@@ -153,17 +156,19 @@ class ReleaseFolder:
         sync_folder(self._building(round_number))
         sync_folder(self._folder)
 
-    def publish(self, round_number: int) -> Path:
+    def publish(self, round_number: int, term: int | None = None) -> Path:
         """Name a release that was built and point ``latest`` to it; repeating does no harm.
 
+        ``term`` is that in which it was built; absent, this one.
+
         Raises:
+            LeadershipLostError: If another process may have taken over.
             ReleaseError: If the release was neither built nor published.
         """
-        target, building = self.path(round_number), self._building(round_number)
+        target, building = self.path(round_number), self._building(round_number, term)
         if building.exists():
             # A folder of that name can only be left from before a restore.
-            shutil.rmtree(target, ignore_errors=True)
-            building.rename(target)
+            put_in_place(building, target)
         if not target.exists():
             raise ReleaseError(
                 f"the files of round {round_number} are missing in {self._folder}; restore a backup"
@@ -172,24 +177,36 @@ class ReleaseFolder:
         return target
 
     def point(self, pointer: str, round_number: int) -> None:
-        """Move ``latest`` or ``best`` to a round, all at once."""
-        temporary = self._folder / f".{pointer}.new"
+        """Move ``latest`` or ``best`` to a round, all at once; see ``Tenure.check``."""
+        temporary = self._folder / f"{self._tenure.named(f'.{pointer}')}.new"
         temporary.unlink(missing_ok=True)
         temporary.symlink_to(self.path(round_number).name)
+        # The next leader removes it: a process that is stopped here renames nothing.
+        self._tenure.check()
         temporary.replace(self._folder / pointer)
         sync_folder(self._folder)
 
-    def discard_unpublished(self, keep: int | None) -> None:
-        """Delete what was built and never recorded, except for one round's."""
+    def discard_unpublished(self, keep: int | None, term: int | None = None) -> None:
+        """Delete what was built and never recorded, except for one round's of a term.
+
+        ``term`` is as in ``publish``. A folder of a later term is not this one's to delete.
+        """
+        kept = None if keep is None else self._building(keep, term)
         for building in self._folder.glob(f"{_BUILDING}*"):
-            if keep is None or building != self._building(keep):
+            if building != kept and not self._tenure.is_after(building.name):
                 shutil.rmtree(building)
+        for pointer in _POINTERS:
+            for late in self._folder.glob(f".{pointer}*.new"):
+                if self._tenure.is_before(late.name):
+                    late.unlink(missing_ok=True)
 
     def prune(self, keep: Collection[int]) -> None:
-        """Delete every release but these rounds' and those that a pointer names."""
+        """Delete every release but these rounds', later ones and those that a pointer names."""
         kept = {*keep, self.pointed("latest"), self.pointed("best")}
         for folder in self.published():
-            if int(folder.name) not in kept:
+            number = int(folder.name)
+            # A later one is of whoever took over.
+            if number not in kept and number < max(keep, default=number + 1):
                 shutil.rmtree(folder)
 
     def published(self) -> list[Path]:
@@ -211,35 +228,47 @@ class ReleaseFolder:
 
     def begin_rewriting(self, round_number: int) -> Path:
         """Return an empty folder for all files of a release that is to be replaced."""
-        building = self._folder / f"{_REWRITING}{round_number:06d}"
+        building = self._rewriting(round_number)
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(mode=0o700)
         return building
 
     def end_rewriting(self, round_number: int) -> None:
-        """Put the complete, flushed files in the release's place; a restart can repair it."""
-        ready = self._folder / f"{_REWRITTEN}{round_number:06d}"
+        """Put the complete, flushed files in the release's place; a restart can repair it.
+
+        Raises:
+            LeadershipLostError: If another process may have taken over.
+        """
+        ready = self._folder / self._tenure.named(f"{_REWRITTEN}{round_number:06d}")
         shutil.rmtree(ready, ignore_errors=True)
-        (self._folder / f"{_REWRITING}{round_number:06d}").rename(ready)
+        self._tenure.check()
+        self._rewriting(round_number).rename(ready)
         sync_folder(self._folder)
         self.repair_rewriting()
 
     def repair_rewriting(self) -> None:
         """Finish replacements that a crash interrupted, and delete those it left half made."""
         for half_made in self._folder.glob(f"{_REWRITING}*"):
-            shutil.rmtree(half_made)
+            if not self._tenure.is_after(half_made.name):
+                shutil.rmtree(half_made)
         for ready in self._folder.glob(f"{_REWRITTEN}*"):
-            target = self.path(int(ready.name.removeprefix(_REWRITTEN)))
-            shutil.rmtree(target, ignore_errors=True)
-            ready.rename(target)
+            if not self._tenure.is_after(ready.name):
+                number = ready.name.removeprefix(_REWRITTEN).partition("-")[0]
+                put_in_place(ready, self.path(int(number)))
+        for former in self._folder.glob(f"[0-9]*/{FORMER}"):
+            shutil.rmtree(former)
         sync_folder(self._folder)
 
     def read(self, round_number: int) -> StoredRelease:
         """Read a round's release and check it against its record; errors as in ``read_release``."""
         return read_release(self.path(round_number))
 
-    def _building(self, round_number: int) -> Path:
-        return self._folder / f"{_BUILDING}{round_number:06d}"
+    def _building(self, round_number: int, term: int | None = None) -> Path:
+        tenure = self._tenure if term is None else Tenure(term)
+        return self._folder / tenure.named(f"{_BUILDING}{round_number:06d}")
+
+    def _rewriting(self, round_number: int) -> Path:
+        return self._folder / self._tenure.named(f"{_REWRITING}{round_number:06d}")
 
 
 def read_release(folder: Path) -> StoredRelease:
@@ -294,28 +323,3 @@ def signature_of(encoded: bytes, signer: Identity) -> dict[str, Payload]:
         SIGNATURE_FILE: signer.sign(encoded, purpose=Purpose.RELEASE),
         SIGNER_FILE: signer.certificates.signing,
     }
-
-
-def write_flushed(folder: Path, contents: dict[str, Payload]) -> None:
-    """Write new files; they are flushed after all are written, which one journal serves."""
-    descriptors: list[int] = []
-    try:
-        for name, content in contents.items():
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            descriptors.append(os.open(folder / name, flags, _MODE))
-            _write_starting(descriptors[-1], memoryview(content).cast("B"))
-        for descriptor in descriptors:
-            os.fsync(descriptor)
-    finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
-
-
-def _write_starting(descriptor: int, content: memoryview) -> None:
-    """Write a new file's bytes; a large one is on its way to the disk while the rest is written."""
-    written = 0
-    while written < len(content):
-        count = os.write(descriptor, content[written : written + _PIECE_BYTES])
-        if len(content) > _PIECE_BYTES:
-            start_flush(descriptor, written, count)
-        written += count

@@ -35,7 +35,8 @@ class Judge:
         """Return the figures of a round's model on the public text; nothing if none is due."""
         if self._public_text is None or not self._evaluation.is_due(round_number):
             return {}
-        return figures_of(self._public_text.score(plan, parameters))
+        counts = self._public_text.score(plan, parameters)
+        return figures_of(counts, of_words=plan.vocabulary is not None)
 
     def observe(self, round_number: int, figures: Mapping[str, Metric]) -> bool:
         """Take in an evaluation, if there was one; return whether it is the best so far."""
@@ -63,33 +64,29 @@ class Judge:
             )
 
 
-def figures_of(counts: Counts) -> dict[str, Metric]:
+def figures_of(counts: Counts, *, of_words: bool) -> dict[str, Metric]:
     """Return the figures that a release makes of counts."""
-    perplexity = counts.perplexity
-    return {
-        "perplexity": perplexity if math.isfinite(perplexity) else None,
-        "top1_recall": counts.top1_recall,
-        "top3_recall": counts.top3_recall,
-    }
+    figures = counts.figures(of_words=of_words)
+    return {name: value if math.isfinite(value) else None for name, value in figures.items()}
 
 
-def figures_of_devices(reports: Sequence[Counts]) -> dict[str, Metric]:
+def figures_of_devices(reports: Sequence[Counts], *, of_words: bool) -> dict[str, Metric]:
     """Return the median of each figure over devices, whatever one of them reports; nothing of none.
 
-    Between two middle ones it is the worse, so of two devices none can praise a model alone.
+    Between two middle ones it is the worse, so of two devices none can praise a model alone. A
+    device whose counts make no such figure is left out of its median.
     """
-    if not reports:
-        return {}
-    perplexities, top1, top3 = (
-        sorted(getattr(counts, name) for counts in reports)
-        for name in ("perplexity", "top1_recall", "top3_recall")
-    )
-    perplexity, lower = perplexities[len(reports) // 2], (len(reports) - 1) // 2
-    return {
-        "perplexity": perplexity if math.isfinite(perplexity) else None,
-        "top1_recall": top1[lower],
-        "top3_recall": top3[lower],
-    }
+    by_name: dict[str, list[float]] = {}
+    for counts in reports:
+        for name, value in counts.figures(of_words=of_words).items():
+            by_name.setdefault(name, []).append(value)
+    return {name: _worse_median(name, values) for name, values in by_name.items()}
+
+
+def _worse_median(name: str, values: Sequence[float]) -> Metric:
+    less_is_better = name in ("perplexity", "unknown_words")
+    middle = sorted(values)[(len(values) - (not less_is_better)) // 2]
+    return middle if math.isfinite(middle) else None
 
 
 def in_words(figures: Mapping[str, Metric]) -> str:

@@ -42,6 +42,7 @@ class ReleaseSummary:
         duration_s: Seconds from the opening of the attempt to the release; to its deadline if coins
             drew the cohort, since the rest grows with how many came.
         is_published: Whether its files have their name.
+        term: Term in which its files were written; 0 where one coordinator alone can serve.
     """
 
     round_number: int
@@ -51,6 +52,7 @@ class ReleaseSummary:
     duration_s: float
     metrics: dict[str, Metric]
     is_published: bool
+    term: int = 0
 
 
 def release_round(
@@ -139,6 +141,7 @@ def record_release(
                 metrics=msgspec.json.encode(new.metrics).decode(),
                 recorded_at=now,
                 ledger_sha256=None if new.entry is None else new.entry.sha256,
+                term=store.tenure.term or None,
             )
         )
     failpoints.reach(Failpoint.RELEASE_RECORDED)
@@ -153,17 +156,19 @@ def publish_release(
     now: float,
     best_round: int | None = None,
     keep: Collection[int] | None = None,
+    term: int | None = None,
     failpoints: Failpoints = UNARMED,
 ) -> None:
     """Give a recorded release its name; repeating does no harm.
 
     ``best_round`` is where ``best`` points from now on; None leaves it. ``keep`` are the rounds
-    whose files stay beside ``latest`` and ``best``; None keeps all.
+    whose files stay beside ``latest`` and ``best``; None keeps all. ``term`` is that in which the
+    files were written, if not in this one.
 
     Raises:
         ReleaseError: If its files are gone.
     """
-    folder.publish(round_number)
+    folder.publish(round_number, term)
     if store is not None:
         with store.write() as connection:
             connection.execute(
@@ -273,4 +278,5 @@ def _summary(row: Row[Any]) -> ReleaseSummary:
         row.duration_s,
         msgspec.json.decode(row.metrics),
         row.published_at is not None,
+        row.term or 0,
     )

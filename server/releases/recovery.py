@@ -56,11 +56,14 @@ def finish_release(store: Store, folder: ReleaseFolder, now: float) -> None:
     """
     folder.repair_rewriting()
     last = last_release(store)
-    pending = last.round_number if last is not None and not last.is_published else None
-    folder.discard_unpublished(keep=pending)
-    if pending is not None:
-        publish_release(store, folder, pending, now=now)
-        _LOG.info("published round %d, which was recorded before the restart", pending)
+    pending = last if last is not None and not last.is_published else None
+    if pending is None:
+        folder.discard_unpublished(keep=None)
+        return
+    number, term = pending.round_number, pending.term
+    folder.discard_unpublished(keep=number, term=term)
+    publish_release(store, folder, number, now=now, term=term)
+    _LOG.info("published round %d, which was recorded before the restart", number)
 
 
 def _present(store: Store, inbox: Inbox, running: OpenAttempt) -> list[StoredContribution]:

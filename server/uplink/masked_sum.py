@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from models.masked.payload import MaskedPayload
 from models.plan.plan import Plan, download_schema, released_schema
 from models.settings.compression import release_step
 from privacy.identities.certificates import read_certificate
@@ -115,16 +116,19 @@ class MaskedSum:
             for one, chain in zip(stored, chains, strict=True)
         ]
         try:
-            opened = self._opener.each(sealed)
-            for one, chain, payload in zip(stored, chains, opened, strict=True):
-                receipt = one.receipt
-                if payload is None or chain is None:
-                    self._expire(receipt, _UNREADABLE)
-                    continue
-                sets.totals.add_packed(receipt.slot, payload.packed)
-                seed = bytes(payload.sealed_seed)
-                member = MaskedMember(receipt.slot, receipt.nonce, seed, chain.der)
-                sets.members[receipt.slot % masks.groups].append(member)
+            with (
+                self._opener.workers() as workers,
+                self._opener.ahead(sealed, _as_it_is, workers) as opened,
+            ):
+                for one, chain, payload in zip(stored, chains, opened, strict=True):
+                    receipt = one.receipt
+                    if payload is None or chain is None:
+                        self._expire(receipt, _UNREADABLE)
+                        continue
+                    sets.totals.add_packed(receipt.slot, payload.packed)
+                    seed = bytes(payload.sealed_seed)
+                    member = MaskedMember(receipt.slot, receipt.nonce, seed, chain.der)
+                    sets.members[receipt.slot % masks.groups].append(member)
         finally:
             # Summed or not, no update stays open for longer than its round.
             self._opener.forget()
@@ -194,3 +198,7 @@ class MaskedSum:
             senders=[] if certificate is None else [read_certificate(certificate)],
             attempt=receipt.attempt,
         )
+
+
+def _as_it_is(payload: MaskedPayload) -> MaskedPayload:
+    return payload

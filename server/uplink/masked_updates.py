@@ -15,6 +15,7 @@ from privacy.masking.sealed_seed import check_seed, seed_context
 from privacy.noise.masked_settings import MaskedNoise
 from privacy.sealing.envelope import UnsealError
 from protos.refusals import RefusalCode
+from server.aggregation.closing_workers import buffers_wanted, closing_worker_count
 from server.devices.refused_calls import RefusedError
 from server.uplink.sealed_payloads import PayloadOpener, SealedUpdate
 from server.uplink.update_buffers import buffer_count_for
@@ -29,7 +30,9 @@ class Masks:
         self.layout: MaskedLayout = masked_layout(plan)
         self.groups = plan.privacy.groups if isinstance(plan.privacy, MaskedNoise) else 1
         self.payload_bytes = self.least_bytes = self.layout.payload_bytes
-        self.buffer_count = buffer_count_for(self.payload_bytes, plan.cohort_size)
+        self.buffer_count = buffer_count_for(
+            self.payload_bytes, plan.cohort_size, closing=buffers_wanted(closing_worker_count())
+        )
 
     def of_round(self, round_number: int) -> "Masks":
         """Return itself: every round has the same."""

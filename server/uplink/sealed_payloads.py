@@ -6,29 +6,32 @@ holds only a few (`server.uplink.update_buffers`). One that is still there from 
 """
 
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from models.vector.codec import CodecError, Payload
-from privacy.foundation.shortages import is_shortage
 from privacy.identities.certificates import CertifiedKey
 from privacy.identities.party import Identity
 from privacy.sealing.envelope import MessageContext, Opener, UnsealError, payload_bytes_of
 from protos.refusals import RefusalCode
+from server.aggregation.closing_workers import (
+    ClosingWorkers,
+    buffers_wanted,
+    closing_worker_count,
+)
 from server.devices.refused_calls import RefusedError
 from server.uplink.early_opening import EarlyOpening
+from server.uplink.opened_ahead import OpenedAhead
 from server.uplink.update_buffers import UpdateBuffers
 
-# Decrypting and hashing two keep two processors busy.
+# On arrival: decrypting and hashing two keep two processors busy.
 _OPEN_AT_ONCE = 2
 
 Content = TypeVar("Content")
-_Lent = AbstractContextManager[tuple[Content, bytes]]
+Looked = TypeVar("Looked")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,20 +81,29 @@ class PayloadForms(PayloadSizes, Protocol):
 
 
 class PayloadOpener(ABC, Generic[Content]):
-    """An opener of the payloads of one plan, ``open_at_once`` at one time.
+    """An opener of the payloads of one plan, ``open_at_once`` at one time while they arrive.
 
     What a payload holds, and what is looked at before it is acknowledged, is a kind's own.
     """
 
-    def __init__(self, forms: PayloadForms, identity: Identity, *, buffer_count: int) -> None:
+    def __init__(
+        self,
+        forms: PayloadForms,
+        identity: Identity,
+        *,
+        buffer_count: int,
+        worker_count: int | None = None,
+    ) -> None:
         """Prepare memory for the payloads that are open at one time.
 
         Args:
             forms: The form in which they arrive.
             identity: The coordinator, to whom they are sealed.
             buffer_count: Payloads held at one time; see ``update_buffers.buffer_count_for``.
+            worker_count: Workers of a close; None is as many as the machine's cores allow.
         """
         self._identity = identity
+        self._worker_count = worker_count or closing_worker_count()
         self.open_at_once = min(_OPEN_AT_ONCE, buffer_count)
         self._take_forms(forms, buffer_count)
 
@@ -99,7 +111,9 @@ class PayloadOpener(ABC, Generic[Content]):
         """Open payloads of another plan, between rounds, in at least ``open_at_once`` buffers."""
         self._forms = forms
         self._payload_bytes = forms.payload_bytes
-        self._buffers = UpdateBuffers(buffer_count, self._payload_bytes)
+        self._buffers = UpdateBuffers(
+            buffer_count, self._payload_bytes, closing=buffers_wanted(self._worker_count)
+        )
 
     @abstractmethod
     def check(self, sealed: SealedUpdate) -> bytes:
@@ -179,29 +193,18 @@ class PayloadOpener(ABC, Generic[Content]):
         finally:
             buffers.give_back(buffer)
 
-    def each(self, updates: Iterable[SealedUpdate]) -> Iterator[Content | None]:
-        """Open updates in their order, the next ones while the caller works on this one.
+    def workers(self) -> ClosingWorkers:
+        """Return what opens and sums the updates of one close, within this opener's memory."""
+        return ClosingWorkers(self._worker_count, buffers=self._buffers.for_closing)
 
-        Each is valid until the next is asked for; None stands for one that no longer opens.
-
-        Raises:
-            OSError: If there is no descriptor left to open one with.
-        """
-        with ThreadPoolExecutor(self.open_at_once, thread_name_prefix="sotto-unseal") as ahead:
-            lent: deque[tuple[_Lent[Content], Future[Content | None]]] = deque()
-            try:
-                for sealed in updates:
-                    loan: _Lent[Content] = self.opened(sealed)
-                    lent.append((loan, ahead.submit(_enter, loan)))
-                    if len(lent) == self.open_at_once:
-                        yield from _until_returned(*lent.popleft())
-                while lent:
-                    yield from _until_returned(*lent.popleft())
-            finally:
-                # A caller that gives up must not take the buffers with it.
-                for left, entering in lent:
-                    if entering.exception() is None:
-                        _return(left, entering.result())
+    def ahead(
+        self,
+        updates: Iterable[SealedUpdate],
+        look: Callable[[Content], Looked],
+        workers: ClosingWorkers,
+    ) -> OpenedAhead[SealedUpdate, Content, Looked]:
+        """Open updates in their order, the next ones while the caller works on this one."""
+        return OpenedAhead(updates, self.opened, look, workers)
 
     def _size_of(self, sealed: SealedUpdate) -> int:
         """Return the size of an update's payload, from that of its file where sizes vary."""
@@ -260,30 +263,3 @@ def _message_of(sealed: SealedUpdate) -> tuple[MessageContext, bytes]:
 def _attempt_of(sealed: SealedUpdate) -> tuple[int, int | None]:
     """Return what tells the updates of one attempt from those before: no two share a deadline."""
     return sealed.context.round_number, sealed.context.deadline_ms
-
-
-def _enter(loan: _Lent[Content]) -> Content | None:
-    try:
-        return loan.__enter__()[0]
-    except RefusedError:
-        return None
-    except OSError as error:
-        # An acknowledged update must not be lost for want of a descriptor.
-        if is_shortage(error):
-            raise
-        return None
-
-
-def _until_returned(
-    loan: _Lent[Content], entering: Future[Content | None]
-) -> Iterator[Content | None]:
-    update = entering.result()
-    try:
-        yield update
-    finally:
-        _return(loan, update)
-
-
-def _return(loan: _Lent[Content], update: Content | None) -> None:
-    if update is not None:
-        loan.__exit__(None, None, None)

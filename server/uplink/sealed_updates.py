@@ -25,6 +25,7 @@ class UpdateOpener(PayloadOpener[Tensor]):
         *,
         measure: Callable[[Tensor], object] = check_finite,
         buffer_count: int = 2,
+        worker_count: int | None = None,
     ) -> None:
         """Prepare memory for the updates that are open at one time.
 
@@ -32,8 +33,9 @@ class UpdateOpener(PayloadOpener[Tensor]):
             identity: The coordinator, to whom updates are sealed.
             measure: Raises ``UnusableUpdateError`` for an update that could not be aggregated.
             buffer_count: Updates held at one time; see ``update_buffers.buffer_count_for``.
+            worker_count: Workers of a close; None is as many as the machine's cores allow.
         """
-        super().__init__(arrives_as, identity, buffer_count=buffer_count)
+        super().__init__(arrives_as, identity, buffer_count=buffer_count, worker_count=worker_count)
         self._formats, self._measure = arrives_as, measure
 
     def take_format(

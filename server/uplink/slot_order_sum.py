@@ -1,9 +1,10 @@
 """Sum a round: open its sealed updates in slot order and hand them to ``server.closing.close``."""
 
 import logging
-from collections.abc import Generator, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -13,12 +14,13 @@ from privacy.clipping.clip import UnusableUpdateError
 from privacy.identities.certificates import CertifiedKey, read_certificate
 from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.secure_gaussian import NoiseKeys
+from server.aggregation.closing_workers import ClosingWorkers
 from server.aggregation.noised_sums import weights_of_figures
 from server.aggregation.screening import Screen
 from server.aggregation.screening_settings import typical_norm_after
 from server.budget.round_gate import hides_figures
 from server.closing.close import Closed, Closing, close_round, noise_generator
-from server.closing.summing import Contribution
+from server.closing.summing import Contribution, Examined
 from server.config.federation import FederationConfig
 from server.devices.device_certificates import find_certificate
 from server.downlink.attempt_in_hand import RoundInHand
@@ -37,6 +39,13 @@ _LOG = logging.getLogger(__name__)
 _UNREADABLE = "its sealed file no longer opens"
 _UNUSABLE = "it could not be aggregated under the settings of its round"
 _UNTOLD = "it did not count"
+
+
+class _Opened(NamedTuple):
+    """One update, opened and looked at in the same thread."""
+
+    update: Tensor
+    examined: Examined
 
 
 class RoundSum:
@@ -112,44 +121,53 @@ class RoundSum:
         self, order: Close, in_hand: RoundInHand, base: Tensor, adding: list[Receipt]
     ) -> Closed | None:
         """Try once; ``adding`` ends in the update that was last handed over."""
-        with closing(self._contributions(order, in_hand, adding)) as contributions:
-            first = next(contributions, None)
-            if first is None and not self._is_sampled:
-                return None
-            screen = self._screen(order.round_number, in_hand)
-            try:
-                closed = close_round(
-                    base,
-                    chain(() if first is None else (first,), contributions),
-                    Closing(
-                        schema=download_schema(in_hand.plan),
-                        aggregation=self._config.aggregation,
-                        # The plan's, not the federation's: the clipping norm may have moved on.
-                        privacy=in_hand.plan.privacy,
-                        slot_count=order.slot_count,
-                        generator=noise_generator(self._config.seed, order.round_number),
-                        # Tests alone repeat noise in a deployment.
-                        seeded=self._noise_keys.repeats,
-                        example_cap=self._config.training.example_cap,
-                        personalisation=self._method.half,
-                        round_number=order.round_number,
-                        noise_keys=self._noise_keys,
-                        spool_folder=self._inbox.folder,
-                        screen=screen,
-                        release_step=release_step(in_hand.plan.compression),
-                        earlier=earlier_parameters(
-                            self._releases,
-                            released_schema(in_hand.plan),
-                            order.round_number - 1,
-                            self._config.aggregation.look_back,
-                        ),
-                        weights_so_far=self._weights_so_far(in_hand),
-                    ),
-                )
-            finally:
-                self._seen = (order.round_number, screen.next_typical_norm)
-            self._set_aside(order, screen)
-            return closed
+        screen = self._screen(order.round_number, in_hand)
+        stored = contributions_of(self._store, order.round_number, order.attempt)
+        sealed = [self._sealed(contribution, in_hand) for contribution in stored]
+        with self._opener.workers() as workers:
+            terms = self._terms(order, in_hand, screen, workers)
+            with self._opener.ahead(sealed, partial(_examined, terms), workers) as opened:
+                contributions = self._contributions(order, stored, opened, adding)
+                first = next(contributions, None)
+                if first is None and not self._is_sampled:
+                    return None
+                try:
+                    closed = close_round(
+                        base, chain(() if first is None else (first,), contributions), terms
+                    )
+                finally:
+                    self._seen = (order.round_number, screen.next_typical_norm)
+        self._set_aside(order, screen)
+        return closed
+
+    def _terms(
+        self, order: Close, in_hand: RoundInHand, screen: Screen, workers: ClosingWorkers
+    ) -> Closing:
+        return Closing(
+            schema=download_schema(in_hand.plan),
+            aggregation=self._config.aggregation,
+            # The plan's, not the federation's: the clipping norm may have moved on.
+            privacy=in_hand.plan.privacy,
+            slot_count=order.slot_count,
+            generator=noise_generator(self._config.seed, order.round_number),
+            # Tests alone repeat noise in a deployment.
+            seeded=self._noise_keys.repeats,
+            example_cap=self._config.training.example_cap,
+            personalisation=self._method.half,
+            round_number=order.round_number,
+            noise_keys=self._noise_keys,
+            spool_folder=self._inbox.folder,
+            screen=screen,
+            release_step=release_step(in_hand.plan.compression),
+            earlier=earlier_parameters(
+                self._releases,
+                released_schema(in_hand.plan),
+                order.round_number - 1,
+                self._config.aggregation.look_back,
+            ),
+            weights_so_far=self._weights_so_far(in_hand),
+            workers=workers,
+        )
 
     def _weights_so_far(self, in_hand: RoundInHand) -> tuple[float, ...] | None:
         """Return what the rounds before left of weights, where a tree noises sums."""
@@ -178,21 +196,25 @@ class RoundSum:
             self._expire(receipts[slot], _UNUSABLE)
 
     def _contributions(
-        self, order: Close, in_hand: RoundInHand, adding: list[Receipt]
-    ) -> Generator[Contribution, None, None]:
-        """Yield what is committed, in slot order, each valid until the next is asked for."""
+        self,
+        order: Close,
+        stored: Sequence[StoredContribution],
+        opened: Iterable[_Opened | None],
+        adding: list[Receipt],
+    ) -> Iterator[Contribution]:
+        """Yield what is committed, in slot order, each as long as it stays open."""
         places = order.places()
-        stored = contributions_of(self._store, order.round_number, order.attempt)
-        sealed = [self._sealed(contribution, in_hand) for contribution in stored]
-        for contribution, update in zip(stored, self._opener.each(sealed), strict=True):
+        for contribution, one in zip(stored, opened, strict=True):
             receipt = contribution.receipt
-            if update is None:
+            if one is None:
                 self._expire(receipt, _UNREADABLE)
                 continue
             adding.append(receipt)
             # Under a guarantee no count was told, and every update weighs alike.
             count = 1 if contribution.example_count is None else contribution.example_count
-            yield Contribution(places[receipt.client], update, count, receipt.client)
+            yield Contribution(
+                places[receipt.client], one.update, count, receipt.client, one.examined
+            )
 
     def _expire(self, receipt: Receipt, reason: str) -> None:
         if hides_figures(self._config.privacy):
@@ -216,3 +238,7 @@ class RoundSum:
         """Return the key that the update was verified with; none if its device was forgotten."""
         certificate = find_certificate(self._store, signing_sha256)
         return [] if certificate is None else [read_certificate(certificate.der)]
+
+
+def _examined(terms: Closing, update: Tensor) -> _Opened:
+    return _Opened(update, terms.examine(update))

@@ -7,18 +7,20 @@ import mmap
 import threading
 from collections.abc import Hashable
 
-# As many as are opened at one time; never lent for longer than that takes.
+# As many as are opened at one time on arrival; never lent for longer than that takes.
 _LEAST = 2
 _MOST = 16
 _MOST_BYTES = 512 << 20
 
 
-def buffer_count_for(update_bytes: int, cohort_size: int | None) -> int:
+def buffer_count_for(update_bytes: int, cohort_size: int | None, *, closing: int = _LEAST) -> int:
     """Return how many updates to hold: a small cohort's all, and never more than a fixed memory.
 
-    Two more than a cohort let all of it be opened on arrival; None is a cohort of any size.
+    ``closing`` is what a close wants (``closing_workers.buffers_wanted``): so many more than a
+    cohort let all of it be opened on arrival. None is a cohort of any size.
     """
-    wanted = _MOST if cohort_size is None else min(_MOST, cohort_size + _LEAST)
+    most, spare = max(_MOST, 2 * closing), max(_LEAST, closing)
+    wanted = most if cohort_size is None else min(most, cohort_size + spare)
     return max(_LEAST, min(wanted, _MOST_BYTES // update_bytes))
 
 
@@ -41,9 +43,19 @@ class UpdateBuffer:
 
 
 class UpdateBuffers:
-    """A fixed number of buffers of ``size`` bytes each, lent to as many threads."""
+    """A fixed number of buffers of ``size`` bytes each, lent to as many threads.
 
-    def __init__(self, count: int, size: int) -> None:
+    Attributes:
+        for_closing: Those that stay free for short loans: the close of a round may take as many
+            at one time.
+    """
+
+    def __init__(self, count: int, size: int, *, closing: int = _LEAST) -> None:
+        """Take memory; a close gets the ``closing`` that it wants, but no more than every second.
+
+        Two are always left for short loans, and a single buffer is one.
+        """
+        self.for_closing = min(count, max(_LEAST, min(closing, count // 2)))
         # The one that was given back longest ago comes first.
         self._free = [UpdateBuffer(size) for _ in range(count)]
         self._returned = threading.Condition()
@@ -64,7 +76,7 @@ class UpdateBuffers:
         """
         with self._returned:
             unused = [one for one in self._free if one.holds is None or one.attempt != attempt]
-            if len(self._free) <= _LEAST or not unused:
+            if len(self._free) <= max(_LEAST, self.for_closing) or not unused:
                 return None
             self._free.remove(unused[0])
             unused[0].holds = None

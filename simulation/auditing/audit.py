@@ -40,6 +40,8 @@ from simulation.figures.progress import Quiet, Reporter
 from simulation.population.population import TextPopulation
 from simulation.runs.checkpoint import RELEASES_FOLDER
 from simulation.runs.runner import RunOptions, run_simulation
+from simulation.workers.engine import Engine
+from simulation.workers.local import LocalWorkers
 
 RESULT_FILE = "audit.json"
 REPORT_FILE = "audit.html"
@@ -56,6 +58,7 @@ class AuditOptions(NamedTuple):
         repetitions: How often each is written by its client.
         reporter: Hears of every round of training.
         on_canaries: Hears of rounds of canaries done, and of all.
+        engine: Where the run of the exposure trains; the other parts are this process's.
     """
 
     parts: Sequence[Part] = PARTS
@@ -65,6 +68,7 @@ class AuditOptions(NamedTuple):
     worker_count: int = 1
     reporter: Reporter = Quiet()
     on_canaries: Callable[[int, int], None] | None = None
+    engine: Engine = LocalWorkers
 
 
 def run_audit(
@@ -161,7 +165,9 @@ def _secrets(
     planted = plant(population, secrets.planted, repetitions=options.repetitions)
     # Named after what is planted: a run is never resumed with other text.
     folder = out / f"secrets-{len(secrets.planted)}x{options.repetitions}"
-    run = RunOptions(worker_count=options.worker_count, reporter=options.reporter)
+    run = RunOptions(
+        worker_count=options.worker_count, reporter=options.reporter, engine=options.engine
+    )
     final = run_simulation(config, tables, planted, folder, run)
     model_round = int(final["model_round"] or 0)
     release = ReleaseFolder(folder / RELEASES_FOLDER).read(model_round)

@@ -41,10 +41,10 @@ def audit(asked: Audited) -> int:
     from privacy.auditing.scores import AuditError
     from simulation.auditing.audit import REPORT_FILE, AuditOptions, run_audit
     from simulation.config.simulation import config_from, read_tables, with_settings
+    from simulation.engines.choice import engine_on, worker_count_on
     from simulation.figures.progress import CanaryProgress, ProgressReport, tell
     from simulation.population.dealing import build_population
     from simulation.population.population import as_text
-    from simulation.workers.processes import processor_count
 
     request = asked.request()
     # Settings and people.
@@ -56,6 +56,7 @@ def audit(asked: Audited) -> int:
     # The audit itself, part by part.
     parts = [part for part in PARTS if part in (asked.only or PARTS)]
     with (
+        request.cluster() as cluster,
         ProgressReport(out.name, last_round=config.rounds.cap) as report,
         CanaryProgress() as canaries,
     ):
@@ -64,9 +65,10 @@ def audit(asked: Audited) -> int:
             precision=asked.precision,
             secret_count=asked.secrets,
             repetitions=asked.repetitions,
-            worker_count=request.worker_count or processor_count(),
+            worker_count=worker_count_on(cluster, request.worker_count),
             reporter=report,
             on_canaries=canaries,
+            engine=engine_on(cluster),
         )
         result = run_audit(request.name, config, tables, population, out=out, options=options)
     if asked.json:

@@ -78,6 +78,8 @@ class Settled(WithData, frozen=True, kw_only=True):
             with_tensorboard=given.get("tensorboard", False),
             together=given.get("together", 1),
             device=given.get("device", "cpu"),
+            engine=given.get("engine", "local"),
+            address=given.get("address"),
         )
 
 
@@ -86,11 +88,17 @@ class Rounds(Settled, frozen=True, kw_only=True):
 
     Attributes:
         rounds: Largest number of rounds (sets rounds.cap).
-        workers: Processes that train (default: one a processor core).
+        workers: Processes that train (default: one a processor core; on a cluster, in each run of a
+            sweep or a search, one).
+        engine: Engine of the work: processes of this machine, or a Ray cluster (needs sotto[ray]).
+        address: Ray cluster to run on: auto, HOST:PORT or ray://HOST:PORT (default: one of this
+            machine alone, started and stopped with the command).
     """
 
     rounds: int | None = None
     workers: int | None = None
+    engine: Literal["local", "ray"] = "local"
+    address: str | None = None
 
 
 class Runs(Rounds, frozen=True, kw_only=True):

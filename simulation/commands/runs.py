@@ -1,6 +1,8 @@
 """The work of the subcommands once their arguments are read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,18 +10,22 @@ from server.config.federation import ConfigError
 from server.config.start_lines import outlook
 from simulation.config.overrides import Override
 from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
+from simulation.engines.choice import engine_on, worker_count_on
+from simulation.engines.cluster import Cluster, cluster_for
 from simulation.figures.followed import nothing_to_follow
-from simulation.figures.metrics import Figures, read_metrics, round_of
+from simulation.figures.metrics import Figures, read_metrics
 from simulation.figures.plots import plot_runs
 from simulation.figures.progress import ProgressReport, tell
 from simulation.figures.threshold import Threshold
 from simulation.population.dealing import build_population
-from simulation.population.partition_record import keep_partition
 from simulation.population.population import Population
 from simulation.runs.methods import method_table
-from simulation.runs.runner import RunOptions, run_simulation
+from simulation.runs.runner import RunOptions
+from simulation.runs.starting import Place
 from simulation.runs.sweep import Cell, Row, cells, run_sweep
-from simulation.workers.processes import processor_count
+from simulation.runs.whole_run import WholeRun, run_here
+from simulation.workers.engine import Engine
+from simulation.workers.local import LocalWorkers
 
 _JUDGED_BY = {
     "image_classification": "accuracy",
@@ -38,6 +44,8 @@ class Request(NamedTuple):
         until: When to stop early.
         method: Personalisation method in place of the file's, or None.
         together: Clients that one process trains at once.
+        engine: ``local`` or ``ray``.
+        address: The Ray cluster's; None for one of this machine alone.
     """
 
     name: str
@@ -49,6 +57,8 @@ class Request(NamedTuple):
     with_tensorboard: bool = False
     together: int = 1
     device: str = "cpu"
+    engine: str = "local"
+    address: str | None = None
 
     @property
     def short_name(self) -> str:
@@ -67,6 +77,28 @@ class Request(NamedTuple):
         if self.method is not None:
             tables["personalisation"] = method_table(self.method, tables)
         return tables
+
+    def cluster(self) -> AbstractContextManager[Cluster | None]:
+        """Return the cluster to work on, to be entered; None of it where this machine does.
+
+        Entering raises EngineError as ``simulation.engines.cluster.cluster_for``.
+        """
+        return cluster_for(self.engine, self.address, worker_count=self.worker_count)
+
+    def place(self) -> Place:
+        """Return where whole runs are made, a command's of which there are many."""
+        return Place(self.engine, self.address, self.worker_count, self.device)
+
+    def options(self, *, worker_count: int, engine: Engine = LocalWorkers) -> RunOptions:
+        """Return the options of each run."""
+        return RunOptions(
+            worker_count=worker_count,
+            with_tensorboard=self.with_tensorboard,
+            until=self.until,
+            together=self.together,
+            device=self.device,
+            engine=engine,
+        )
 
     def judged_by(self) -> str:
         """Return the final figure that runs of this task are compared by, errors as ``tables``."""
@@ -87,7 +119,12 @@ def run_one(request: Request, *, out: Path | None) -> Figures:
     tell(f"privacy: {line}" for line in outlook(config))
     if config.growth_told:
         tell([f"growth: {config.growth_told}"])
-    final = _run(request, config, tables, population, folder)
+    with request.cluster() as cluster:
+        options = request.options(
+            worker_count=worker_count_on(cluster, request.worker_count), engine=engine_on(cluster)
+        )
+        run = WholeRun(folder.name, config, tables, lambda: population, folder, options)
+        final = run_here(run, ProgressReport)
     return {**final, "seconds": _seconds(folder), "out": str(folder)}
 
 
@@ -100,13 +137,25 @@ def sweep(request: Request, *, seeds: Sequence[int], out: Path | None, figure: s
         # A typo in the last cell is found now, not tonight.
         _checked(cell)
 
-    def run_cell(cell: Cell, seed: int, folder: Path) -> Figures:
-        seeded = {**cell.tables, "seed": seed}
-        config = config_from(seeded, cell.name)
-        return _run(request, config, seeded, populations.of(config), folder)
-
+    place = request.place()
     folder = out or Path("runs") / f"{request.short_name}-sweep"
-    return run_sweep(grid, seeds, folder, figure=figure, threshold=request.until, run_cell=run_cell)
+    with place.starter() as starter:
+
+        def start_cell(cell: Cell, seed: int, folder: Path) -> Callable[[], Figures]:
+            seeded = {**cell.tables, "seed": seed}
+            config = config_from(seeded, cell.name)
+            options = request.options(worker_count=place.worker_count)
+            name, population = f"{cell.name}, seed {seed}", partial(populations.of, config)
+            return starter.start(WholeRun(name, config, seeded, population, folder, options)).result
+
+        return run_sweep(
+            grid,
+            seeds,
+            folder,
+            figure=figure,
+            threshold=request.until,
+            start_cell=start_cell,
+        )
 
 
 def _checked(cell: Cell) -> None:
@@ -157,25 +206,3 @@ class _PopulationCache:
         if self._population is None or key != self._key:
             self._population, self._key = build_population(config, self._data), key
         return self._population
-
-
-def _run(
-    request: Request,
-    config: SimulationConfig,
-    tables: Mapping[str, Any],  # TOML values.
-    population: Population,
-    folder: Path,
-) -> Figures:
-    first = max((round_of(row) for row in read_metrics(folder)), default=0) + 1
-    if population.partition is not None:
-        keep_partition(folder, population.partition)
-    with ProgressReport(folder.name, first_round=first, last_round=config.rounds.cap) as report:
-        options = RunOptions(
-            worker_count=request.worker_count or processor_count(),
-            with_tensorboard=request.with_tensorboard,
-            reporter=report,
-            until=request.until,
-            together=request.together,
-            device=request.device,
-        )
-        return run_simulation(config, tables, population, folder, options)

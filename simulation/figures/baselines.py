@@ -1,7 +1,8 @@
 """Score what a model must beat: a unigram and an interpolated bigram on the same split.
 
 Both are fitted on the pooled training text, which no federation could see. Tokens are scored as the
-networks' are: every token of every stream once, the first with ``<eos>`` as its context.
+networks' are: every token of every stream once, the first with ``<eos>`` as its context; recall is
+over typed words, and neither ``<eos>`` nor ``<unk>`` is suggested.
 
 References:
     Jelinek and Mercer, "Interpolated estimation of Markov source parameters from sparse data",
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from models.tasks.metrics import Counts
-from models.text.vocabulary import EOS, UNK
+from models.text.vocabulary import EOS, NEVER_SUGGESTED, UNK
 from simulation.figures.client_figures import client_figures
 from simulation.population.population import TextPopulation
 
@@ -36,18 +37,13 @@ class Unigram:
             counts += np.bincount(stream, minlength=vocabulary_size)
         self.probabilities: Floats = counts / counts.sum()
         ranked = np.argsort(-self.probabilities, kind="stable")
-        # <unk> is never suggested, as with the networks.
-        self.most_frequent: Tokens = ranked[ranked != UNK][:_SUGGESTIONS]
+        self.most_frequent: Tokens = ranked[~np.isin(ranked, NEVER_SUGGESTED)][:_SUGGESTIONS]
 
     def score(self, streams: Sequence[Tokens]) -> Counts:
         """Return the counts over every token of the streams."""
         targets = np.concatenate(streams)
-        return Counts(
-            token_count=targets.size,
-            log_loss_sum=float(-np.log(self.probabilities[targets]).sum()),
-            top1_hits=int((targets == self.most_frequent[0]).sum()),
-            top3_hits=int(np.isin(targets, self.most_frequent).sum()),
-        )
+        shown = np.broadcast_to(self.most_frequent, (targets.size, self.most_frequent.size))
+        return _counts(targets, self.probabilities[targets], shown)
 
 
 class InterpolatedBigram:
@@ -81,13 +77,7 @@ class InterpolatedBigram:
         mixed = weight * self._relative(contexts, targets) + (1 - weight) * self._below(targets)
         best = {int(context): self._suggest(int(context)) for context in np.unique(contexts)}
         ranked = np.stack([best[int(context)] for context in contexts])
-        hits = ranked == targets[:, None]  # (time, 3)
-        return Counts(
-            token_count=targets.size,
-            log_loss_sum=float(-np.log(mixed).sum()),
-            top1_hits=int(hits[:, 0].sum()),
-            top3_hits=int(hits.sum()),
-        )
+        return _counts(targets, mixed, ranked)
 
     def _weight(self, contexts: Tokens) -> Floats:
         """Return λ of each context; those seen more often than any before have that one's."""
@@ -127,11 +117,26 @@ class InterpolatedBigram:
         )
         # Every word that never followed ranks by its frequency: three of those are enough.
         followers = self._pairs[low:high] - context * self._vocabulary_size
-        words = np.union1d(followers[followers != UNK], self._unigram.most_frequent)
+        words = np.union1d(
+            followers[~np.isin(followers, NEVER_SUGGESTED)], self._unigram.most_frequent
+        )
         weight = self._weight(np.array(context))
         relative = self._relative(np.full(words.size, context), words)
         scores = weight * relative + (1 - weight) * self._below(words)
         return words[np.argsort(-scores, kind="stable")[:_SUGGESTIONS]]
+
+
+def _counts(targets: Tokens, probabilities: Floats, shown: Tokens) -> Counts:
+    """Count hits of the words on show, shape ``(time, up to 3)``, best first."""
+    hits = shown == targets[:, None]
+    return Counts(
+        token_count=targets.size,
+        log_loss_sum=float(-np.log(probabilities).sum()),
+        top1_hits=int(hits[:, 0].sum()),
+        top3_hits=int(hits.sum()),
+        end_count=int((targets == EOS).sum()),
+        unknown_count=int((targets == UNK).sum()),
+    )
 
 
 def _pairs(streams: Sequence[Tokens]) -> tuple[Tokens, Tokens]:
@@ -181,15 +186,11 @@ def _own_figures(
             for client, stream in population.own_test.items()
             if len(stream)
         }
-        summed = client_figures(own, is_text=True)
+        summed = client_figures(own, is_text=True, of_words=True)
         numbers = {figure: float(value) for figure, value in summed.items() if value is not None}
         found[name] = _test_figures(sum(own.values(), start=Counts())) | numbers
     return found
 
 
 def _test_figures(counts: Counts) -> dict[str, float]:
-    return {
-        "test_perplexity": counts.perplexity,
-        "test_top1_recall": counts.top1_recall,
-        "test_top3_recall": counts.top3_recall,
-    }
+    return {f"test_{name}": value for name, value in counts.figures(of_words=True).items()}

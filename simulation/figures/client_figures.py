@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Mapping
 
 from models.tasks.keystrokes import KeystrokeCounts
-from models.tasks.metrics import Counts
+from models.tasks.metrics import BESIDE_RECALL, Counts
 from simulation.figures.metrics import Value
 
 WORST_SHARE = 0.1
@@ -14,15 +14,19 @@ Figure = Callable[[Counts], float]
 """One figure of what was counted."""
 
 
-def client_figures(counts: Mapping[str, Counts], *, is_text: bool) -> dict[str, Value]:
+def client_figures(
+    counts: Mapping[str, Counts], *, is_text: bool, of_words: bool = False
+) -> dict[str, Value]:
     """Return the figures of all clients, each scored on its own examples with its own model.
 
-    ``accuracy`` is pooled (hits over targets), ``accuracy_clients_mean`` the mean of the clients'
-    own, and ``accuracy_clients_worst_decile`` the mean over the worst tenth. Clients without a
-    target do not count; without any target there are no figures. Text adds recall of three
-    suggestions and perplexity, sequences how many would be written without a mistake.
+    ``accuracy`` is pooled (hits over targets; of words ``top1_recall``),
+    ``accuracy_clients_mean`` the mean of the clients' own, and ``accuracy_clients_worst_decile``
+    the mean over the worst tenth. Clients without a target, of words without a typed word, do not
+    count; without any there are no figures. Text adds recall of three suggestions and perplexity,
+    words what belongs beside recall, pooled, and sequences how many would be written without a
+    mistake.
     """
-    scored = [own for own in counts.values() if own.token_count]
+    scored = [own for own in counts.values() if own.word_count]
     if not scored:
         return {}
     figures = over_counts("accuracy", lambda own: own.top1_recall, scored, least_is_worst=True)
@@ -33,6 +37,9 @@ def client_figures(counts: Mapping[str, Counts], *, is_text: bool) -> dict[str, 
         figures |= over_counts(
             "perplexity", lambda own: own.perplexity, scored, least_is_worst=False
         )
+    if of_words:
+        beside = sum(scored, start=Counts()).figures(of_words=True)
+        figures |= {name: beside[name] for name in BESIDE_RECALL if name in beside}
     sequences = [own for own in scored if own.sequence_count]
     if sequences:
         figures |= over_counts(

@@ -1,9 +1,10 @@
 """Say how runs, audits and searches go, on standard error: live bars on a terminal, else lines."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -11,6 +12,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -37,11 +39,15 @@ def tell(notes: Iterable[str]) -> None:
         console.print(note)
 
 
+class RunStoppedError(Exception):
+    """Raised by a listener to end a run that is not worth going on."""
+
+
 class Reporter(Protocol):
     """A listener to every finished round."""
 
     def round_finished(self, figures: Figures) -> None:
-        """Take the figures of one round."""
+        """Take the figures of one round; RunStoppedError ends the run."""
         ...
 
 
@@ -50,6 +56,28 @@ class Quiet:
 
     def round_finished(self, figures: Figures) -> None:
         """Take the figures and drop them."""
+
+
+class Both(NamedTuple):
+    """Two listeners, the first of which hears first."""
+
+    first: Reporter
+    second: Reporter
+
+    def round_finished(self, figures: Figures) -> None:
+        """Tell both."""
+        self.first.round_finished(figures)
+        self.second.round_finished(figures)
+
+
+class Show(Protocol):
+    """A display of a run's rounds, as long as the block lasts."""
+
+    def __call__(
+        self, name: str, *, first_round: int, last_round: int
+    ) -> AbstractContextManager[Reporter]:
+        """Show a run under way from its first round on."""
+        ...
 
 
 class LiveBar:
@@ -97,12 +125,7 @@ class ProgressReport(LiveBar):
 
     def round_finished(self, figures: Figures) -> None:
         """Show one round."""
-        line = ", ".join(
-            text.format(value)
-            for name, text in _SHOWN.items()
-            if isinstance(value := figures.get(name), int | float)
-        )
-        number = int(figures["round"] or 0)
+        number, line = int(figures["round"] or 0), _shown(figures)
         if self._console.is_terminal:
             self._bar.start()
             self._bar.update(self._task, completed=number, line=line)
@@ -130,24 +153,66 @@ class CanaryProgress(LiveBar):
             self._console.print(f"canaries: round {done}/{total}")
 
 
-class SearchProgress(LiveBar):
-    """A bar of trials and one of the rounds of a run."""
+class ManyProgress(LiveBar):
+    """A bar of all runs or trials, and one of the rounds of each run under way."""
 
-    def __init__(self, trial_count: int) -> None:
-        super().__init__()
-        self._trials = self._bar.add_task("trials", total=trial_count)
-        self._rounds = self._bar.add_task("rounds", total=None)
+    def __init__(self, of: str, *, count: int | None = None, tells_runs: bool = False) -> None:
+        """Show none done of ``count``; ``tells_runs`` prints lines of runs off a terminal."""
+        super().__init__(TextColumn("{task.fields[line]}"))
+        self._tells_runs = tells_runs
+        self._under_way = 0
+        self._all = self._bar.add_task(of, total=count, line="")
 
-    def run_started(self, name: str, round_count: int) -> Self:
-        """Show a run of a trial from its start, and hear of its rounds from now on."""
-        self._bar.reset(self._rounds, total=round_count, description=name)
-        return self
+    @contextmanager
+    def running(self, name: str, *, first_round: int, last_round: int) -> Iterator[Reporter]:
+        """Show a run under way."""
+        row = self._bar.add_task(name, total=last_round, completed=first_round - 1, line="")
+        self._count_under_way(1)
+        try:
+            yield _Row(self, name, row, last_round)
+        finally:
+            self._bar.remove_task(row)
+            self._count_under_way(-1)
 
-    def round_finished(self, figures: Figures) -> None:
-        """Show one round of the run."""
-        self._bar.update(self._rounds, completed=int(figures["round"] or 0))
+    def runs_counted(self, done: int, count: int, ended: str | None) -> None:
+        """Show how many runs are done of how many, and the name of one that just ended."""
+        self._bar.update(self._all, completed=done, total=count)
+        if ended is not None and self._tells_runs:
+            self._console.print(f"{ended}: {done} of {count} done, {self._under_way} under way")
 
     def trial_finished(self, done: int, line: str) -> None:
-        """Show what a trial came to."""
-        self._bar.update(self._trials, completed=done)
+        """Show how many trials are done, and what the last one came to."""
+        self._bar.update(self._all, completed=done)
         self._console.print(f"trial {done}: {line}")
+
+    def round_finished(self, row: "_Row", figures: Figures) -> None:
+        """Show one round of a run under way."""
+        number, line = int(figures["round"] or 0), _shown(figures)
+        self._bar.update(row.task, completed=number, line=line)
+        if self._tells_runs and not self._console.is_terminal:
+            self._console.print(f"{row.name}: round {number}/{row.last_round}: {line}")
+
+    def _count_under_way(self, more: int) -> None:
+        self._under_way += more
+        self._bar.update(self._all, line=f"{self._under_way} under way")
+
+
+class _Row(NamedTuple):
+    """A run's row."""
+
+    progress: ManyProgress
+    name: str
+    task: TaskID
+    last_round: int
+
+    def round_finished(self, figures: Figures) -> None:
+        self.progress.round_finished(self, figures)
+
+
+def _shown(figures: Figures) -> str:
+    """Return what a line shows of a round."""
+    return ", ".join(
+        text.format(value)
+        for name, text in _SHOWN.items()
+        if isinstance(value := figures.get(name), int | float)
+    )

@@ -1,10 +1,13 @@
 """Hold every client's examples once, in memory that all worker processes see."""
 
+import warnings
 from collections.abc import Iterator, Mapping
 from itertools import accumulate, pairwise
-from typing import Self
+from typing import NamedTuple, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from models.tasks.image_classification import LabelledImages
@@ -15,6 +18,19 @@ Examples = Tensor | LabelledImages | SequencePairs | SpeechExamples
 """One person's examples: a stream of words or characters, int64 of shape ``(time,)``, segments of
 sound, float32 of shape ``(segments, samples)``, images, pairs of sequences, or clips. A new kind is
 named here and taken apart in `_tensors` and `_together`."""
+
+
+class ExampleArrays(NamedTuple):
+    """Everybody's examples as they travel to another machine: arrays, and what lies where."""
+
+    kind: type[Examples]
+    packed: tuple[NDArray[np.generic], ...]
+    spans: dict[str, tuple[slice, ...]]
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the arrays in bytes."""
+        return sum(array.nbytes for array in self.packed)
 
 
 class SharedExamples(Mapping[str, Examples]):
@@ -50,6 +66,21 @@ class SharedExamples(Mapping[str, Examples]):
             spans.append([slice(*edge) for edge in pairwise(ends)])
         own_spans = dict(zip(examples, zip(*spans, strict=True), strict=True))
         return cls(kinds.pop(), tuple(packed), own_spans)
+
+    @classmethod
+    def of_arrays(cls, arrays: ExampleArrays) -> Self:
+        """Return examples that lie in arrays, which nobody may change."""
+        with warnings.catch_warnings():
+            # Memory that machines share is read-only, and no trainer writes to examples.
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+            packed = tuple(torch.from_numpy(array) for array in arrays.packed)
+        return cls(arrays.kind, packed, arrays.spans)
+
+    def arrays(self) -> ExampleArrays:
+        """Return the examples as arrays, in the same memory."""
+        return ExampleArrays(
+            self._kind, tuple(tensor.numpy() for tensor in self._packed), self._spans
+        )
 
     def __getitem__(self, name: str) -> Examples:
         spans = zip(self._packed, self._spans[name], strict=True)

@@ -24,7 +24,7 @@ from models.tasks.image_classification import LabelledImages
 from models.tasks.metrics import SUGGESTION_SLOTS
 from models.tasks.scoring import chunked_logits, words_ahead
 from models.tasks.text_streams import scored_features
-from models.text.vocabulary import EOS, UNK, Vocabulary
+from models.text.vocabulary import EOS, NEVER_SUGGESTED, UNK, Vocabulary
 from models.vector.seeds import client_seed
 from privacy.masking.grid import from_grid
 from privacy.masking.rotation import rotate
@@ -203,7 +203,7 @@ def backdoor_words(settings: AttackSettings, vocabulary: Vocabulary | None) -> l
 
 @torch.no_grad()
 def backdoor_figures(network: WordNetwork, words: Sequence[int]) -> dict[str, float | int]:
-    """Return the target's rank after the phrase, and whether it is suggested.
+    """Return the target's rank after the phrase among what a strip shows, and whether it is shown.
 
     ``words`` is as ``backdoor_words`` returns it. The network is left in evaluation mode.
     """
@@ -213,7 +213,8 @@ def backdoor_figures(network: WordNetwork, words: Sequence[int]) -> dict[str, fl
     for features, places in scored_features(network, [stream], batch_size=1):
         for chunk, logits in chunked_logits(network, features):
             targets = stream[places[chunk]]
-            ranks[places[chunk]] = words_ahead(logits, targets).sum(dim=1) + 1
+            ahead = words_ahead(logits, targets, never_given=NEVER_SUGGESTED)
+            ranks[places[chunk]] = ahead.sum(dim=1) + 1
     rank = int(ranks[-1])
     return {"backdoor_rank": rank, "backdoor_top3": int(rank <= SUGGESTION_SLOTS)}
 

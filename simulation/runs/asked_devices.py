@@ -77,7 +77,8 @@ class AskedDevices:
         counts = self._measures.asked(federation, members)
         if not by_coins and len(counts) < evaluation.quorum:
             return None
-        total = LimitedSum(evaluation.noise, privacy.adjacency)
+        of_words = self._config.vocabulary is not None
+        total = LimitedSum(evaluation.noise, privacy.adjacency, of_words=of_words)
         for one in counts:
             total.add(one)
         return total

@@ -30,6 +30,7 @@ class Measures:
         self._plan = plan
         self._population = population
         self._pool = pool
+        self._has_words = plan.vocabulary is not None
         self._releases_whole_model = released_schema(plan) == plan_schema(plan)
 
     def figures(
@@ -46,11 +47,8 @@ class Measures:
             return split_figures(split, counts)
         if self._plan.task == _VOCODER:
             return vocoder_split_figures(split, counts)
-        return {
-            f"{split}_perplexity": counts.perplexity,
-            f"{split}_top1_recall": counts.top1_recall,
-            f"{split}_top3_recall": counts.top3_recall,
-        }
+        figures = counts.figures(of_words=self._has_words)
+        return {f"{split}_{name}": value for name, value in figures.items()}
 
     def clients(
         self, federation: Federation, split: str, *, round_number: int
@@ -120,7 +118,8 @@ class Measures:
             return speech_figures(own)
         if self._plan.task == _VOCODER:
             return vocoder_figures(own)
-        return client_figures(own, is_text=self._plan.task in _TEXT_TASKS)
+        is_text = self._plan.task in _TEXT_TASKS
+        return client_figures(own, is_text=is_text, of_words=self._has_words)
 
     def of_scores(self, own: Mapping[str, OwnScore]) -> dict[str, Value]:
         """Return the figures over all clients of scores with or without keys."""

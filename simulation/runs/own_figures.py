@@ -53,7 +53,7 @@ def own_figures(folder: Path, *, fine_tuned: int | None = None) -> OwnFigures:
         NoOwnFiguresError: If the run wrote no such figures.
     """
     scores = _tuned(folder, fine_tuned) if fine_tuned is not None else _own(folder)
-    scored = {client: own.counts for client, own in scores.items() if own.counts.token_count}
+    scored = {client: own.counts for client, own in scores.items() if own.counts.word_count}
     typed = {
         client: own.keys
         for client, own in scores.items()

@@ -9,6 +9,7 @@ import hashlib
 import time
 from collections.abc import Mapping
 from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,20 +43,22 @@ from simulation.runs.asked_devices import AskedDevices
 from simulation.runs.checkpoint import CheckpointError, RunDescription, RunFolder, start_of
 from simulation.runs.last_figures import LastFigures
 from simulation.runs.measuring import Measures
+from simulation.workers.engine import Engine
+from simulation.workers.local import LocalWorkers
 from simulation.workers.pool import WorkerPool
 
 _CHECKPOINT_SECONDS = 20.0
 
 
 class RunOptions(NamedTuple):
-    """The options of a run; only the last two change results, by rounding.
+    """The options of a run; only ``together`` and ``device`` change results, by rounding.
 
     Attributes:
         worker_count: Processes that train, at least 1.
         reporter: Hears of every round.
         until: Stop as soon as this is reached.
         together: Clients that one process trains at once (``simulation.workers.batched_training``).
-        device: ``cpu`` or ``cuda``, for training.
+        device: ``cpu`` or ``cuda``, for training; ``engine`` is where.
     """
 
     worker_count: int = 1
@@ -64,6 +67,7 @@ class RunOptions(NamedTuple):
     until: Threshold | None = None
     together: int = 1
     device: str = "cpu"
+    engine: Engine = LocalWorkers
 
 
 def run_simulation(
@@ -121,7 +125,7 @@ def run_simulation(
             states=folder.states,
             optimisers=folder.optimisers,
             together=options.together,
-            device=options.device,
+            engine=partial(options.engine, device=options.device),
         ) as pool,
     ):
         return _Run(

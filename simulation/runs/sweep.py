@@ -55,8 +55,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     lost: list[int] | msgspec.UnsetType = msgspec.UNSET
 
 
-# Runs one cell with a seed in a folder, resuming what lies there, and returns its final figures.
-RunCell = Callable[[Cell, int, Path], Mapping[str, Value]]
+# Starts one cell with a seed in a folder, resuming what lies there, and returns what waits for its
+# final figures.
+StartCell = Callable[[Cell, int, Path], Callable[[], Mapping[str, Value]]]
 
 
 def cells(tables: Mapping[str, Any], overrides: Sequence[Override]) -> list[Cell]:
@@ -75,7 +76,7 @@ def run_sweep(
     *,
     figure: str,
     threshold: Threshold | None,
-    run_cell: RunCell,
+    start_cell: StartCell,
 ) -> list[Row]:
     """Run every cell with every seed, all of them different, and write the results.
 
@@ -84,12 +85,14 @@ def run_sweep(
     Raises:
         ValueError: If a run did not report the figure.
     """
+    started = [
+        {seed: start_cell(cell, seed, _folder(out, cell, seed)) for seed in seeds} for cell in grid
+    ]
     rows = []
-    for cell in grid:
+    for cell, results in zip(grid, started, strict=True):
         values: dict[int, Value] = {}
-        for seed in seeds:
-            folder = out / cell.name / f"seed-{seed}"
-            final = run_cell(cell, seed, folder)
+        for seed, result in results.items():
+            folder, final = _folder(out, cell, seed), result()
             values[seed] = (
                 _final(final, figure, folder)
                 if threshold is None
@@ -99,6 +102,10 @@ def run_sweep(
         # Written after every cell, so that a long sweep can be read while it runs.
         write_results(rows, out, figure=threshold.name if threshold else figure)
     return rows
+
+
+def _folder(out: Path, cell: Cell, seed: int) -> Path:
+    return out / cell.name / f"seed-{seed}"
 
 
 def rounds_to(rows: Iterable[Mapping[str, Value]], threshold: Threshold) -> int | None:

@@ -22,6 +22,8 @@ examples:
   all noise modes, with the multiplier between 0.5 and 8:
     sotto-simulate tune keyboard-tiny --public --target-epsilon 8 \\
       --modes central,local,ftrl --search noise_multiplier=0.5..8
+  eight trials at a time on a Ray cluster:
+    sotto-simulate tune keyboard-sms --public --target-epsilon 8 --batch 8 --engine ray
   on private data, compared on a public text:
     sotto-simulate tune keyboard-central --target-epsilon 8 --score-text public.txt \\
       --set privacy.noise_multiplier=3
@@ -49,6 +51,8 @@ class Tuned(Rounds, frozen=True, kw_only=True):
         search: Range or list of noise_multiplier, clipping_norm (parameter units),
             attention_strength, cohort (people) or server_step_size; may be repeated.
         trials: Trials in all.
+        batch: Trials that are drawn at once, before the first of them is tried; a cluster tries
+            them side by side. It is a setting of the search, which it changes on any engine.
         seeds: Seeds of a trial, with commas between them.
         expected_runs: Mean of the random number of runs on private data.
         out: Folder of the search (default: runs/NAME-tune).
@@ -66,6 +70,7 @@ class Tuned(Rounds, frozen=True, kw_only=True):
     noise_on: Literal["mean", "sums"] = "mean"
     search: Annotated[list[str], Flag("NAME=LOW..HIGH")] = msgspec.field(default_factory=list)
     trials: Annotated[int, Flag(parse=at_least_one)] = 40
+    batch: Annotated[int, Flag(parse=at_least_one)] = 1
     seeds: Annotated[tuple[int, ...], Flag(parse=seed_list)] = (1, 2, 3)
     expected_runs: float = 10.0
     out: Path | None = None
@@ -122,6 +127,7 @@ def _tune_request(asked: Tuned) -> "TuneRequest":
         noise_on=asked.noise_on,
         searched=_searched(asked),
         trial_count=asked.trials,
+        batch=asked.batch,
         seeds=asked.seeds,
     )
 

@@ -10,7 +10,7 @@ from models.vector.schema import Schema
 from privacy.foundation.atomic_files import READABLE, write_atomically
 from simulation.commands.runs import Request
 from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
-from simulation.figures.progress import SearchProgress, tell
+from simulation.figures.progress import ManyProgress, tell
 from simulation.population.dealing import build_population
 from simulation.population.population import Population
 from simulation.tuning.candidate import Deployment, NoiseOn
@@ -21,7 +21,6 @@ from simulation.tuning.frontier import NothingWithinBudgetError, recommended, wr
 from simulation.tuning.measuring import Laboratory, Measurement
 from simulation.tuning.space import Dimension, Space, make_space
 from simulation.tuning.study import search
-from simulation.workers.processes import processor_count
 
 SETTINGS_FILE, CROWD_FILE = "recommended.toml", "crowd.md"
 
@@ -37,6 +36,7 @@ class TuneRequest(NamedTuple):
         population_size: N, enrolled people; None is as many as there are clients at hand.
         simulated_cohort: M', people whom a deployed round expects; None is the cohort at hand.
         honest_share: As in ``Deployment``.
+        batch: Trials that are drawn before the first of them is tried.
     """
 
     run: Request
@@ -52,6 +52,7 @@ class TuneRequest(NamedTuple):
     trial_count: int
     seeds: Sequence[int]
     honest_share: float | None = None
+    batch: int = 1
 
 
 class Tuned(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,27 +85,36 @@ def tune(request: TuneRequest) -> Tuned:
     note = _note(cohort, config, population, deployment)
     tell([note])
     out = request.out or Path("runs") / f"{run.short_name}-tune"
-    progress = SearchProgress(request.trial_count)
-    laboratory = Laboratory(
-        tables=tables,
-        deployment=deployment,
-        population=population,
-        seeds=request.seeds,
-        worker_count=run.worker_count or processor_count(),
-        folder=out / "runs",
-        progress=progress,
-    )
     space = _space(request, config, cohort)
-    with progress:
+    place = run.place()
+    with (
+        ManyProgress("trials", count=request.trial_count) as progress,
+        place.starter(progress.running) as starter,
+    ):
+        laboratory = Laboratory(
+            tables=tables,
+            deployment=deployment,
+            population=population,
+            seeds=request.seeds,
+            worker_count=place.worker_count,
+            folder=out / "runs",
+            starter=starter,
+        )
         references = [laboratory.try_without_noise(rule) for rule in space.rules]
-        results = Results(out, deployment, note, references)
+        results = Results(out, deployment, note, [one.measure() for one in references])
+
+        def after_trial(done: int, line: str, measured: list[Measurement]) -> None:
+            progress.trial_finished(done, line)
+            results.write(measured)
+
         measured = search(
             space,
             laboratory,
             trial_count=request.trial_count,
+            batch=request.batch,
             folder=out,
             seed=config.seed,
-            after_trial=results.write,
+            after_trial=after_trial,
         )
     results.write(measured)
     return _report(request, results, measured, laboratory.schema)

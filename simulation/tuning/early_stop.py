@@ -5,16 +5,16 @@ known, or once its training diverged.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from simulation.figures.metrics import Figures
-from simulation.figures.progress import Reporter
+from simulation.figures.metrics import Figures, round_of
+from simulation.figures.progress import RunStoppedError
 
 PERPLEXITY = "valid_perplexity"
 
 
-class HopelessError(Exception):
+class HopelessError(RunStoppedError):
     """Raised when a better model at no larger epsilon is known, or training diverged."""
 
 
@@ -31,9 +31,12 @@ class Bar:
         """Note a finished trial."""
         self._finals.append((epsilon, perplexity))
 
-    def was_at(self, round_number: int, epsilon: float, perplexity: float) -> None:
-        """Note a run on its way."""
-        self._rounds.setdefault(round_number, []).append((epsilon, perplexity))
+    def was_at(self, epsilon: float, rows: Iterable[Figures]) -> None:
+        """Note the rounds of a run that went to its end."""
+        for row in rows:
+            perplexity = row.get(PERPLEXITY)
+            if isinstance(perplexity, int | float):
+                self._rounds.setdefault(round_of(row), []).append((epsilon, perplexity))
 
     def is_hopeless_at(self, round_number: int, epsilon: float, perplexity: float) -> bool:
         """Tell whether others were far better at this round for no larger epsilon."""
@@ -44,21 +47,15 @@ class Bar:
         return perplexity > math.sqrt(self._slack) * _least(self._finals, epsilon)
 
 
-class Watch:
-    """A listener to one trial's rounds, who ends it where the bar says so."""
+class Watch(NamedTuple):
+    """A listener to one trial's rounds, who ends it where the bar says so.
 
-    def __init__(self, bar: Bar, epsilon: float, *, round_count: int) -> None:
-        """Watch a trial of this epsilon; its first third says too little to judge by."""
-        self._bar = bar
-        self._epsilon = epsilon
-        self._first_judged = 1 + round_count // 3
-        self._shown: Reporter | None = None
-        self._seen: list[tuple[int, float]] = []
+    It only reads the bar, so it can go with a run to another machine.
+    """
 
-    def beside(self, reporter: Reporter) -> Self:
-        """Hear of a run's rounds, and let another hear of them too."""
-        self._shown = reporter
-        return self
+    bar: Bar
+    epsilon: float
+    round_count: int
 
     def round_finished(self, figures: Figures) -> None:
         """Take the figures of one round.
@@ -66,19 +63,16 @@ class Watch:
         Raises:
             HopelessError: If the trial is not worth going on.
         """
-        if self._shown is not None:
-            self._shown.round_finished(figures)
         perplexity = figures.get(PERPLEXITY)
         if not isinstance(perplexity, int | float):
             return
         number = int(figures["round"] or 0)
         if not math.isfinite(perplexity):
             raise HopelessError(f"perplexity is {perplexity} at round {number}")
-        if number >= self._first_judged and self._bar.is_hopeless_at(
-            number, self._epsilon, perplexity
-        ):
+        # The first third says too little to judge by.
+        is_judged = number > self.round_count // 3
+        if is_judged and self.bar.is_hopeless_at(number, self.epsilon, perplexity):
             raise HopelessError(f"perplexity {perplexity:.1f} at round {number} is far behind")
-        self._seen.append((number, perplexity))
 
     def finished(self, final: Figures) -> None:
         """Take the final figures of one seed.
@@ -89,14 +83,8 @@ class Watch:
         perplexity = float(final[PERPLEXITY] or math.inf)
         if not math.isfinite(perplexity):
             raise HopelessError(f"perplexity is {perplexity} after one seed")
-        if self._bar.is_hopeless(self._epsilon, perplexity):
+        if self.bar.is_hopeless(self.epsilon, perplexity):
             raise HopelessError(f"perplexity {perplexity:.1f} after one seed is beaten")
-
-    def passed(self) -> None:
-        """Raise the bar by what this trial came to on its way."""
-        # Only now: a trial is not held against its own other seeds.
-        for number, perplexity in self._seen:
-            self._bar.was_at(number, self._epsilon, perplexity)
 
 
 def _least(points: Sequence[tuple[float, float]], epsilon: float) -> float:

@@ -10,11 +10,12 @@ import msgspec
 
 from models.vector.schema import SENT, Schema
 from simulation.config.simulation import SimulationConfig, config_from
-from simulation.figures.metrics import Figures
+from simulation.figures.metrics import Figures, read_metrics
 from simulation.figures.over_seeds import over_seeds
-from simulation.figures.progress import Reporter, SearchProgress
+from simulation.figures.progress import Quiet, Reporter
 from simulation.population.population import Population
-from simulation.runs.runner import RunOptions, run_simulation
+from simulation.runs.runner import RunOptions
+from simulation.runs.whole_run import RunStarter, Started, WholeRun
 from simulation.tuning.candidate import (
     Candidate,
     Deployment,
@@ -23,10 +24,11 @@ from simulation.tuning.candidate import (
     promise_of,
     rule_settings,
 )
-from simulation.tuning.early_stop import PERPLEXITY, Bar, Watch
+from simulation.tuning.early_stop import PERPLEXITY, Bar, HopelessError, Watch
 from simulation.tuning.trial import trial_tables
 
 RECALL = "valid_top3_recall"
+UNKNOWN = "valid_unknown_words"
 # Of the runs without noise that trials are compared with.
 _REFERENCE_STRENGTH, _REFERENCE_STEP = 0.5, 1.0
 
@@ -46,6 +48,9 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
         recall: Top-3 recall on the validation text; 0 if all seeds are lost.
         seeds: Seeds that were run, and whose model did not diverge.
         lost: Seeds whose model diverged.
+        unknown_words: Share of the validation text's words that the list does not have; None of a
+            task without words, if all seeds are lost, and where a version measured that took
+            ``<eos>`` for a word: its recall compares with its like only.
     """
 
     candidate: Candidate | None
@@ -61,10 +66,17 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     recall_spread: float
     seeds: tuple[int, ...]
     lost: tuple[int, ...] = ()
+    unknown_words: float | None = None
 
 
 class Laboratory(NamedTuple):
-    """The parts that all trials of a search share; ``folder`` has one run a candidate and seed."""
+    """The parts that all trials of a search share.
+
+    Attributes:
+        worker_count: Processes that train in each run.
+        folder: It has one run a candidate and seed.
+        starter: Where the runs are made.
+    """
 
     tables: dict[str, Any]  # TOML values.
     deployment: Deployment
@@ -72,18 +84,18 @@ class Laboratory(NamedTuple):
     seeds: Sequence[int]
     worker_count: int
     folder: Path
-    progress: SearchProgress
+    starter: RunStarter
 
     @property
     def schema(self) -> Schema:
         """Tensors that are sent: what noise and sensitivity are about."""
         return self._base().schema.with_roles(*SENT)
 
-    def try_candidate(self, candidate: Candidate, bar: Bar) -> Measurement:
-        """Run a candidate with every seed.
+    def try_candidate(self, candidate: Candidate, bar: Bar) -> "Trial":
+        """Start a candidate's run with every seed; ``bar`` says when it is not worth going on.
 
         Raises:
-            HopelessError: If it is not worth going on.
+            UnprovedSensitivityError: If nothing can be promised of it.
         """
         base = self._base()
         promise = promise_of(candidate, self.deployment, self.schema)
@@ -95,20 +107,12 @@ class Laboratory(NamedTuple):
             cohort_at_hand=base.rounds.cohort_size_of(len(self.population.clients)),
             schema=self.schema,
         )
-        watch = Watch(bar, promise.epsilon, round_count=base.rounds.cap)
-        finals = self._finals(tables, candidate.rule, watch)
-        watch.passed()
-        return _measured(
-            finals,
-            self.seeds,
-            candidate=candidate,
-            name=candidate.mode,
-            rule=candidate.rule,
-            promise=promise,
-        )
+        watch = Watch(bar, promise.epsilon, base.rounds.cap)
+        runs = self._start(tables, candidate.rule, watch)
+        return Trial(runs, candidate.mode, candidate.rule, candidate, promise, watch)
 
-    def try_without_noise(self, rule: Rule) -> Measurement:
-        """Run a rule clipped as the preset clips, and without noise: the most there is to have."""
+    def try_without_noise(self, rule: Rule) -> "Trial":
+        """Start a rule clipped as the preset clips and without noise: the most there is to have."""
         tables = {
             **self.tables,
             "privacy": {"mode": "none", "clipping_norm": self._base().privacy.clipping_norm},
@@ -116,23 +120,23 @@ class Laboratory(NamedTuple):
                 rule_settings(rule, _REFERENCE_STRENGTH, _REFERENCE_STEP)
             ),
         }
-        finals = self._finals(tables, rule, None)
-        return _measured(finals, self.seeds, candidate=None, name="no noise", rule=rule)
+        return Trial(self._start(tables, rule, Quiet()), "no noise", rule)
 
-    def _finals(self, tables: dict[str, Any], rule: str, watch: Watch | None) -> list[Figures]:
-        finals = []
+    def _start(self, tables: dict[str, Any], rule: str, reporter: Reporter) -> "dict[int, SeedRun]":
+        runs = {}
         for seed in self.seeds:
             seeded = {**tables, "seed": seed}
-            config = config_from(seeded, "trial")
             folder = self.folder / _name_of(tables) / f"seed-{seed}"
-            shown = self.progress.run_started(f"{rule}, seed {seed}", config.rounds.cap)
-            reporter: Reporter = shown if watch is None else watch.beside(shown)
-            options = RunOptions(worker_count=self.worker_count, reporter=reporter)
-            final = run_simulation(config, seeded, self.population, folder, options)
-            finals.append(final)
-            if watch is not None:
-                watch.finished(final)
-        return finals
+            run = WholeRun(
+                f"{rule}, seed {seed}",
+                config_from(seeded, "trial"),
+                seeded,
+                lambda: self.population,
+                folder,
+                RunOptions(worker_count=self.worker_count, reporter=reporter),
+            )
+            runs[seed] = SeedRun(self.starter.start(run), folder)
+        return runs
 
     def _base(self) -> SimulationConfig:
         return config_from(self.tables, "the preset")
@@ -143,30 +147,67 @@ def _name_of(tables: Mapping[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(tables, order="deterministic")).hexdigest()[:16]
 
 
-def _measured(
-    finals: Sequence[Figures],
-    seeds: Sequence[int],
-    *,
-    candidate: Candidate | None,
-    name: str,
-    rule: str,
-    promise: Promise | None = None,
-) -> Measurement:
-    by_seed = dict(zip(seeds, finals, strict=True))
-    perplexity = over_seeds({seed: final[PERPLEXITY] for seed, final in by_seed.items()})
-    recall = over_seeds({seed: by_seed[seed][RECALL] for seed in perplexity.seeds})
-    return Measurement(
-        candidate=candidate,
-        name=name,
-        rule=rule,
-        epsilon=None if promise is None else promise.epsilon,
-        coordinator_epsilon=None if promise is None else promise.coordinator_epsilon,
-        slot_count=None if promise is None else promise.slot_count,
-        noise_std=0.0 if promise is None else promise.noise_std,
-        perplexity=math.inf if perplexity.mean is None else perplexity.mean,
-        perplexity_spread=perplexity.spread or 0.0,
-        recall=recall.mean or 0.0,
-        recall_spread=recall.spread or 0.0,
-        seeds=perplexity.seeds,
-        lost=perplexity.lost,
-    )
+class SeedRun(NamedTuple):
+    """A trial's run with one seed, and its folder."""
+
+    started: Started
+    folder: Path
+
+
+class Trial(NamedTuple):
+    """A candidate under way, or a rule without noise, which has no promise and no watch."""
+
+    runs: Mapping[int, SeedRun]
+    name: str
+    rule: str
+    candidate: Candidate | None = None
+    promise: Promise | None = None
+    watch: Watch | None = None
+
+    def measure(self) -> Measurement:
+        """Wait for the runs, in the order of the seeds, and take the mean.
+
+        Raises:
+            HopelessError: If the trial is not worth going on; the seeds that are left are dropped.
+        """
+        finals: dict[int, Figures] = {}
+        try:
+            for seed, run in self.runs.items():
+                finals[seed] = run.started.result()
+                if self.watch is not None:
+                    self.watch.finished(finals[seed])
+        except HopelessError:
+            for run in self.runs.values():
+                run.started.drop()
+            raise
+        return self._measured(finals)
+
+    def raise_bar(self, bar: Bar, measured: Measurement) -> None:
+        """Hold trials to come against this one, which was measured to its end."""
+        epsilon = measured.epsilon or 0.0
+        bar.passed(epsilon, measured.perplexity)
+        for run in self.runs.values():
+            bar.was_at(epsilon, read_metrics(run.folder))
+
+    def _measured(self, by_seed: Mapping[int, Figures]) -> Measurement:
+        perplexity = over_seeds({seed: final[PERPLEXITY] for seed, final in by_seed.items()})
+        recall = over_seeds({seed: by_seed[seed][RECALL] for seed in perplexity.seeds})
+        promise = self.promise
+        return Measurement(
+            candidate=self.candidate,
+            name=self.name,
+            rule=self.rule,
+            epsilon=None if promise is None else promise.epsilon,
+            coordinator_epsilon=None if promise is None else promise.coordinator_epsilon,
+            slot_count=None if promise is None else promise.slot_count,
+            noise_std=0.0 if promise is None else promise.noise_std,
+            perplexity=math.inf if perplexity.mean is None else perplexity.mean,
+            perplexity_spread=perplexity.spread or 0.0,
+            recall=recall.mean or 0.0,
+            recall_spread=recall.spread or 0.0,
+            seeds=perplexity.seeds,
+            lost=perplexity.lost,
+            unknown_words=over_seeds(
+                {seed: by_seed[seed].get(UNKNOWN) for seed in perplexity.seeds}
+            ).mean,
+        )

@@ -34,8 +34,15 @@ def tune_privately(
     """Search by a random number of runs, and report the best alone.
 
     Raises:
-        ValueError: As ``search_privately`` and ``check_varied``.
+        ValueError: If it asks for a cluster; otherwise as ``search_privately`` and
+            ``check_varied``.
     """
+    if request.engine != "local":
+        raise ValueError(
+            f"--engine {request.engine} cannot search on private data: a cluster's tasks would "
+            "tell how many runs there were, which is secret; leave it out, or pass --public if "
+            "nobody's text is private"
+        )
     tables = with_settings(read_tables(request.name), request.settings)
     config = config_from(tables, request.name)
     space = make_space(

@@ -5,11 +5,16 @@ are kept. Noise modes and rules take turns, so that the picture has a line for e
 known before training, so a trial ends once a better model of its mode and rule at no larger epsilon
 is known.
 
+Trials are drawn in batches of a fixed size: a whole batch before the first of it is tried, and it
+is judged by what was known before. Results are told to the sampler in the order of the draws. So a
+search depends on its settings, and neither on where trials run nor on which of them ends first.
+
 References:
     Akiba et al., "Optuna: A Next-generation Hyperparameter Optimization Framework", KDD 2019,
         arXiv:1907.10902.
 """
 
+import copy
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +26,7 @@ from privacy.clipping.sensitivity import UnprovedSensitivityError
 from simulation.tuning.candidate import Candidate, Kind
 from simulation.tuning.early_stop import Bar, HopelessError
 from simulation.tuning.measuring import Laboratory, Measurement
+from simulation.tuning.measuring import Trial as UnderWay
 from simulation.tuning.space import Choices, Dimension, Space, candidate_from
 
 if TYPE_CHECKING:
@@ -40,27 +46,35 @@ def search(
     laboratory: Laboratory,
     *,
     trial_count: int,
+    batch: int = 1,
     folder: Path,
     seed: int,
-    after_trial: Callable[[list[Measurement]], None],
+    after_trial: Callable[[int, str, list[Measurement]], None],
 ) -> list[Measurement]:
     """Try candidates up to ``trial_count``, earlier calls and trials stopped early included.
 
-    Return the trials measured to the end, in order; ``after_trial`` gets all so far.
+    Return the trials measured to the end, in order.
+
+    Args:
+        batch: Trials that are drawn before the first of them is tried, at least 1.
+        after_trial: Hears how many trials are done, how the last one went, and what was measured.
 
     Raises:
-        ValueError: If the folder holds a search over another space.
+        ValueError: If the folder holds a search over another space, or trials whose recall was
+            counted before words alone.
     """
     study = _study(folder, seed)
+    _check_recall(study, laboratory)
     _take_up(study, space)
     bars: Mapping[Kind, Bar] = defaultdict(Bar)
     for one in _measurements(study):
         if one.candidate is not None:
             bars[one.candidate.kind].passed(one.epsilon or 0.0, one.perplexity)
-    while _finished_count(study) < trial_count:
-        line = _one_trial(study, space, laboratory, bars)
-        laboratory.progress.trial_finished(_finished_count(study), line)
-        after_trial(_measurements(study))
+    while (left := trial_count - _finished_count(study)) > 0:
+        begun = _begin_batch(study, space, laboratory, bars, min(batch, left))
+        for trial, kind, runs in begun:
+            line = _finish(study, trial, runs, bars[kind])
+            after_trial(_finished_count(study), line, _measurements(study))
     return _measurements(study)
 
 
@@ -100,23 +114,57 @@ def _take_up(study: "Study", space: Space) -> None:
             study.enqueue_trial(trial.params)
 
 
-def _one_trial(
-    study: "Study", space: Space, laboratory: Laboratory, bars: Mapping[Kind, Bar]
+def _check_recall(study: "Study", laboratory: Laboratory) -> None:
+    """Check that recall of new trials may stand beside that of the study's."""
+    of_words = "vocabulary" in laboratory.tables
+    if of_words and any(one.seeds and one.unknown_words is None for one in _measurements(study)):
+        raise ValueError(
+            "the folder holds trials whose recall was counted before words alone, and new ones "
+            "cannot be compared with them; give another --out, or remove it"
+        )
+
+
+def _begin_batch(
+    study: "Study",
+    space: Space,
+    laboratory: Laboratory,
+    bars: Mapping[Kind, Bar],
+    size: int,
+) -> list["tuple[Trial, Kind, UnderWay | UnprovedSensitivityError]"]:
+    """Draw candidates, then start their runs, which see the bars as they are now."""
+    first = _finished_count(study)
+    drawn = []
+    for place in range(size):
+        _take_turns(study, space, first + place)
+        trial = study.ask()
+        drawn.append((trial, _suggested(trial, space)))
+    known = copy.deepcopy(dict(bars))
+    begun = []
+    for trial, candidate in drawn:
+        runs: UnderWay | UnprovedSensitivityError
+        try:
+            runs = laboratory.try_candidate(candidate, known.setdefault(candidate.kind, Bar()))
+        except UnprovedSensitivityError as error:
+            runs = error
+        begun.append((trial, candidate.kind, runs))
+    return begun
+
+
+def _finish(
+    study: "Study", trial: "Trial", runs: "UnderWay | UnprovedSensitivityError", bar: Bar
 ) -> str:
-    """Ask for a candidate, try it, tell the study, and return what to say of it."""
+    """Wait for a trial, tell the study, raise the bar, and return what to say of it."""
     from optuna.trial import TrialState
 
-    _take_turns(study, space)
-    trial = study.ask()
-    candidate = _suggested(trial, space)
-    bar = bars[candidate.kind]
     try:
-        measured = laboratory.try_candidate(candidate, bar)
+        if isinstance(runs, UnprovedSensitivityError):
+            raise runs
+        measured = runs.measure()
     except (HopelessError, UnprovedSensitivityError) as error:
         study.tell(trial, state=TrialState.PRUNED)
         return f"stopped: {error}"
     trial.set_user_attr(_MEASURED, msgspec.json.encode(measured).decode())
-    bar.passed(measured.epsilon or 0.0, measured.perplexity)
+    runs.raise_bar(bar, measured)
     study.tell(trial, [min(measured.epsilon or 0.0, LARGEST_EPSILON), measured.perplexity])
     return (
         f"{measured.name}, {measured.rule}: epsilon {measured.epsilon:.3g}, perplexity "
@@ -124,12 +172,12 @@ def _one_trial(
     )
 
 
-def _take_turns(study: "Study", space: Space) -> None:
-    """Line up the next mode and rule, unless a trial that was cut off comes first."""
+def _take_turns(study: "Study", space: Space, turn: int) -> None:
+    """Line up the mode and rule whose turn it is, unless a trial that was cut off comes first."""
     from optuna.trial import TrialState
 
     if not study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
-        mode, rule = space.kinds[_finished_count(study) % len(space.kinds)]
+        mode, rule = space.kinds[turn % len(space.kinds)]
         study.enqueue_trial({"mode": mode, "rule": rule})
 
 

@@ -34,7 +34,7 @@ def client_accuracies(folder: Path) -> dict[str, float]:
             "or it keeps a guarantee, under which single clients' figures are not written"
         )
     counts = read_run_file(path, dict[str, Counts])
-    return {client: own.accuracy for client, own in counts.items() if own.token_count}
+    return {client: own.accuracy for client, own in counts.items() if own.word_count}
 
 
 def write_histogram(runs: Mapping[str, Mapping[str, float]], path: Path) -> None:

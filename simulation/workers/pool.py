@@ -1,12 +1,10 @@
-"""Train a cohort on several cores: processes of one thread each, results in slot order.
+"""Train a cohort on several workers of one thread each, results in slot order.
 
-The pool lives as long as the simulation. Tensors travel through shared memory; pipes carry names
-and counts. A client's result depends on the plan, the parameters, its own data and its seed, never
-on the process that computed it, so one worker and eight give the same bits.
-
-Memory is a few models a worker, whatever the cohort: a worker gets the next client only when an
-update buffer is free. Small clients can be trained together, a group of neighbours in slot order at
-a time (``simulation.workers.batched_training``).
+The pool lives as long as the simulation. It turns what a round needs into jobs, and an engine has
+them done (``simulation.workers.engine``). A client's result depends on the plan, the parameters,
+its own data and its seed, never on the worker that computed it, so one worker and eight give the
+same bits. Small clients can be trained together, a group of neighbours in slot order at a time
+(``simulation.workers.batched_training``).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,16 +14,15 @@ from typing import Self
 
 from torch import Tensor
 
-from edge_client.descent.compute import resolve_device
-from edge_client.training.local_round import LocalTrainer
-from models.plan.plan import Plan
+from models.plan.plan import Plan, upload_schema
 from models.tasks.keystrokes import KeystrokeCounts
 from models.tasks.metrics import Counts
+from models.vector.schema import Role
 from simulation.population.examples import Examples, SharedExamples
+from simulation.workers.engine import Engine, Terms
 from simulation.workers.fine_tuning import OwnScore, TypedText
-from simulation.workers.jobs import Answer, Job, Setting, Trained, TrainerFactory, Work
-from simulation.workers.processes import WorkerProcesses
-from simulation.workers.shared_buffers import share_tensors
+from simulation.workers.jobs import Answer, Job, Trained, TrainerFactory, Work
+from simulation.workers.local import LocalWorkers
 from simulation.workers.state_shelf import StateShelf, checked_optimisers, checked_states
 from simulation.workers.together import check_together
 
@@ -38,7 +35,7 @@ def _nothing(client_name: str) -> None:
 
 
 class WorkerPool:
-    """Processes that train and evaluate clients."""
+    """Workers that train and evaluate clients."""
 
     def __init__(
         self,
@@ -50,22 +47,23 @@ class WorkerPool:
         states: StateShelf | None = None,
         optimisers: StateShelf | None = None,
         together: int = 1,
-        device: str = "cpu",
+        engine: Engine = LocalWorkers,
     ) -> None:
-        """Start the processes.
+        """Start the workers.
 
         Args:
             examples: Examples of every client and evaluation user by name, of the plan's task.
-            worker_count: Number of processes, at least 1.
+            worker_count: Number of workers, at least 1.
             trainer: Makes what trains clients one by one, importable by name in another process;
-                ``LocalTrainer`` on the device if absent.
+                ``LocalTrainer`` on the engine's device if absent.
             states: Place of clients' personal states; None where the method keeps none.
             optimisers: Place of their optimisers' states; None where the plan keeps none.
             together: Clients that a worker trains at once, at least 1.
-            device: ``cpu``, or ``cuda`` for all workers.
+            engine: Starts the workers; on this machine if absent.
 
         Raises:
             ComputeError: If there is no such device.
+            EngineError: If a cluster cannot have so many workers, or has too little memory.
             TogetherError: If clients of this plan cannot be trained together.
             ValueError: If there are no workers or examples, a state has no place, or ``together`` <
                 1.
@@ -76,15 +74,19 @@ class WorkerPool:
             raise ValueError(f"together must be >= 1, got {together}")
         if together > 1:
             check_together(plan)
-        resolve_device(device)
-        self.worker_count = worker_count
         self._states = checked_states(plan, states)
         self._optimisers = checked_optimisers(plan, optimisers)
         self._together = together
-        self._examples = SharedExamples.pack(examples)
-        self._make_trainer = trainer or partial(LocalTrainer, device=device, seeded=True)
-        self._device = device
-        self._start(plan)
+        self._plan = plan
+        self._workers = engine(
+            Terms(
+                plan,
+                SharedExamples.pack(examples),
+                trainer,
+                together,
+                worker_count,
+            )
+        )
 
     @property
     def keeps_states(self) -> bool:
@@ -92,23 +94,11 @@ class WorkerPool:
         return self._states is not None or self._optimisers is not None
 
     def use(self, plan: Plan) -> None:
-        """Go on with the plan of another stage of growth; does nothing if it is the same.
-
-        The processes start anew, since shared tensors have another size in every stage.
-        """
+        """Go on with the plan of another stage of growth; does nothing if it is the same."""
         if plan == self._plan:
             return
-        self.close()
-        self._start(plan)
-
-    def _start(self, plan: Plan) -> None:
+        self._workers.use(plan)
         self._plan = plan
-        self._tensors = share_tensors(plan, worker_count=self.worker_count, together=self._together)
-        self._generates = bool(self._tensors.generated.numel())
-        setting = Setting(
-            plan.encode(), self._tensors, self._examples, self._make_trainer, self._device
-        )
-        self._processes = WorkerProcesses(setting, self.worker_count)
 
     def train(
         self,
@@ -136,7 +126,6 @@ class WorkerPool:
         Raises:
             WorkerError: If a client's examples are unusable, or a process died.
         """
-        self._tensors.parameters.copy_(parameters)
         states, optimisers = self._states, self._optimisers
         jobs = [
             Job(
@@ -154,9 +143,8 @@ class WorkerPool:
             )
             for index, (_, name) in enumerate(cohort)
         ]
-        for answer in self._run(jobs, generate):
+        for answer, update in self._run(parameters, jobs, generate):
             slot, name = cohort[answer.position]
-            update = None if answer.diverged else self._tensors.updates[answer.buffer]
             yield Trained(
                 slot,
                 name,
@@ -185,7 +173,6 @@ class WorkerPool:
         Raises:
             WorkerError: If a client could not be scored, or a process died.
         """
-        self._tensors.parameters.copy_(parameters)
         states = self._states
         jobs = [
             Job(
@@ -196,7 +183,7 @@ class WorkerPool:
             )
             for index, names in enumerate(clients.items())
         ]
-        counts = (answer.counts for answer in self._run(jobs, generate))
+        counts = (answer.counts for answer, _ in self._run(parameters, jobs, generate))
         return dict(zip(clients, counts, strict=True))
 
     def type_texts(
@@ -214,7 +201,6 @@ class WorkerPool:
         Raises:
             WorkerError: If a client's keys could not be counted, or a process died.
         """
-        self._tensors.parameters.copy_(parameters)
         states = self._states
         jobs = [
             Job(
@@ -226,7 +212,7 @@ class WorkerPool:
             )
             for index, (client, typed) in enumerate(texts.items())
         ]
-        keys = (answer.keys for answer in self._run(jobs, generate))
+        keys = (answer.keys for answer, _ in self._run(parameters, jobs, generate))
         return dict(zip(texts, keys, strict=True))
 
     def fine_tune(
@@ -250,7 +236,6 @@ class WorkerPool:
         Raises:
             WorkerError: If a client's training diverged, or a process died.
         """
-        self._tensors.parameters.copy_(parameters)
         jobs = [
             Job(
                 index,
@@ -262,7 +247,7 @@ class WorkerPool:
             )
             for index, names in enumerate(clients.items())
         ]
-        tuned = (answer.tuned for answer in self._run(jobs, _nothing))
+        tuned = (answer.tuned for answer, _ in self._run(parameters, jobs, _nothing))
         return dict(zip(clients, tuned, strict=True))
 
     def evaluate(self, parameters: Tensor, groups: Sequence[Sequence[str]]) -> list[Counts]:
@@ -274,13 +259,12 @@ class WorkerPool:
         Raises:
             WorkerError: If an evaluation failed or its process died.
         """
-        self._tensors.parameters.copy_(parameters)
         jobs = [Job(index, "evaluate", tuple(names)) for index, names in enumerate(groups)]
-        return [answer.counts for answer in self._run(jobs, _nothing)]
+        return [answer.counts for answer, _ in self._run(parameters, jobs, _nothing)]
 
     def close(self) -> None:
-        """Let the processes finish what they do and end them."""
-        self._processes.close()
+        """Let the workers finish what they do and end them."""
+        self._workers.close()
 
     def __enter__(self) -> Self:
         return self
@@ -292,22 +276,27 @@ class WorkerPool:
         trace: TracebackType | None,
     ) -> None:
         if error is not None:
-            self._processes.terminate()
+            self._workers.terminate()
         self.close()
 
-    def _run(self, jobs: Sequence[Job], generate: Generate) -> Iterator[Answer]:
+    def _run(
+        self, parameters: Tensor, jobs: Sequence[Job], generate: Generate
+    ) -> Iterator[tuple[Answer, Tensor | None]]:
         """Yield the answers in the jobs' order; clients are trained in groups."""
         work: Work | None = jobs[0].work if jobs else None
         size = self._together if work == "train" else 1
         groups = [jobs[first : first + size] for first in range(0, len(jobs), size)]
-        needs_buffers = work == "train" or (work in {"score", "type"} and self._generates)
-        fill = partial(self._generate, generate) if needs_buffers else None
-        return self._processes.run(groups, fill)
+        asks_method = work in {"train", "score", "type"} and _generates(self._plan)
+        generated = partial(_generated, generate) if asks_method else None
+        return self._workers.run(parameters, groups, generated)
 
-    def _generate(self, generate: Generate, job: Job) -> None:
-        if not self._generates:
-            return
-        generated = generate(job.names[0])
-        if generated is None:
-            raise ValueError(f"the method generates tensors, got none for {job.names[0]}")
-        self._tensors.generated[job.buffer].copy_(generated)
+
+def _generates(plan: Plan) -> bool:
+    return bool(upload_schema(plan).with_roles(Role.GENERATED).element_count)
+
+
+def _generated(generate: Generate, job: Job) -> Tensor:
+    generated = generate(job.names[0])
+    if generated is None:
+        raise ValueError(f"the method generates tensors, got none for {job.names[0]}")
+    return generated

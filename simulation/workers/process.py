@@ -36,14 +36,17 @@ def serve(connection: Connection, setting: Setting) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     plan = decode_plan(setting.plan)
     prepare_compute(setting.device, threads=1, model=plan.model)
-    worker = _Worker(plan, setting)
+    worker = Worker(plan, setting)
     with suppress(EOFError, OSError):
         while (jobs := connection.recv()) is not None:
             connection.send(worker.answers(jobs))
 
 
-class _Worker:
+class Worker:
+    """A worker of one thread: what it was given once, and the networks that it builds on demand."""
+
     def __init__(self, plan: Plan, setting: Setting) -> None:
+        """Work for a run by the setting's ``plan``, which is decoded."""
         self._plan = plan
         self._device = setting.device
         self._tensors = setting.tensors

@@ -14,6 +14,7 @@ from itertools import chain
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 
+from simulation.workers.engine import WorkerError
 from simulation.workers.jobs import Answer, Job, Setting
 from simulation.workers.process import serve
 from simulation.workers.shared_buffers import GROUPS_PER_WORKER
@@ -27,10 +28,6 @@ _SHORT_GROUPS_PER_WORKER = 4
 
 Fill = Callable[[Job], None]
 """Put into a job's buffer what its worker finds there."""
-
-
-class WorkerError(RuntimeError):
-    """Raised when a client's work failed or its process died; the text says which and why."""
 
 
 def processor_count() -> int:

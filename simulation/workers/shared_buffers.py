@@ -43,13 +43,28 @@ def share_tensors(plan: Plan, *, worker_count: int, together: int) -> SharedTens
     generated = upload_schema(plan).with_roles(Role.GENERATED)
     sent_count = _sent_count(plan)
     group_bytes = together * BYTES_PER_ELEMENT * (sent_count + generated.element_count)
-    buffers = together * _group_count(worker_count, group_bytes)
-    aligned = math.ceil(sent_count / _ALIGNED_ELEMENTS) * _ALIGNED_ELEMENTS
+    buffers = together * group_count(worker_count, group_bytes)
     return SharedTensors(
         _shared(released_schema(plan).element_count),
         _shared(buffers, generated.element_count),
-        _shared(buffers, aligned)[:, :sent_count],
+        _shared(buffers, _aligned(sent_count))[:, :sent_count],
     )
+
+
+def own_tensors(plan: Plan, buffers: int) -> SharedTensors:
+    """Return zeroed memory of the same layout that one process keeps to itself."""
+    generated = upload_schema(plan).with_roles(Role.GENERATED)
+    sent_count = _sent_count(plan)
+    return SharedTensors(
+        torch.zeros(released_schema(plan).element_count),
+        torch.zeros(buffers, generated.element_count),
+        torch.zeros(buffers, _aligned(sent_count))[:, :sent_count],
+    )
+
+
+def sent_bytes(plan: Plan) -> int:
+    """Return the size of one client's update in memory."""
+    return _sent_count(plan) * BYTES_PER_ELEMENT
 
 
 def _sent_count(plan: Plan) -> int:
@@ -57,8 +72,12 @@ def _sent_count(plan: Plan) -> int:
     return (upload_schema(plan) if layout is None else layout).element_count
 
 
-def _group_count(worker_count: int, group_bytes: int) -> int:
-    """Return how many groups may wait: with more, small clients pass a slow large one."""
+def _aligned(element_count: int) -> int:
+    return math.ceil(element_count / _ALIGNED_ELEMENTS) * _ALIGNED_ELEMENTS
+
+
+def group_count(worker_count: int, group_bytes: int) -> int:
+    """Return how many groups may be under way: with more, small clients pass a slow large one."""
     affordable = _BUFFER_BYTES // (max(1, group_bytes) * worker_count)
     return worker_count * max(GROUPS_PER_WORKER, min(affordable, _BUFFERS_PER_WORKER))
 

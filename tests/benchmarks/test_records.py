@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.tables.arguments import Share
 from benchmarks.tables.definition import Row, TableDefinition
-from benchmarks.tables.maker import Maker, Share, with_curve
+from benchmarks.tables.maker import Maker, with_curve
 from benchmarks.tables.records import (
     RecordsError,
     RunRecord,
@@ -59,8 +60,12 @@ def make(folder: Path) -> None:
         device="cpu",
         share=Share(),
         rounds=None,
+        engine="local",
+        address=None,
     )
-    Maker(arguments, "benchmarks.test", write_report, with_curve).make("two", TABLE)
+    maker = Maker(arguments, "benchmarks.test", write_report, with_curve)
+    with maker.under_way({"two": TABLE}):
+        maker.make("two", TABLE)
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:

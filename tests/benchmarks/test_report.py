@@ -1,5 +1,6 @@
 """What the tables say of runs: means over seeds, lost ones, and how rows stand to each other."""
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -7,8 +8,14 @@ import pytest
 
 from benchmarks.tables.definition import Row, TableDefinition
 from benchmarks.tables.matrix import write_matrix
-from benchmarks.tables.records import RunRecord
-from benchmarks.tables.report import BY_HAND, Final, figures_of, write_report
+from benchmarks.tables.records import (
+    Final,
+    RecordsError,
+    RunRecord,
+    append_record,
+    check_one_kind,
+)
+from benchmarks.tables.report import BY_HAND, figures_of, write_report
 
 FIGURES = ("test_perplexity", "bytes_up")
 
@@ -112,3 +119,41 @@ def test_a_table_made_again_keeps_what_was_written_below_it_by_hand(tmp_path: Pa
     assert "| int8 | 90.0 |" in page.read_text()
     assert page.read_text().endswith("\nRead it so.\n")
     assert page.read_text().count(BY_HAND) == 1
+
+
+RECALL = ("test_perplexity", "test_top3_recall", "test_unknown_words")
+
+
+def test_recall_of_before_words_alone_is_marked_beside_recall_of_now(tmp_path: Path) -> None:
+    table = dataclasses.replace(table_of("before", "now"), figures=RECALL, fractions=())
+    finals: dict[str, list[Final]] = {
+        "before": [{"test_perplexity": 90.0, "test_top3_recall": 0.25}],
+        "now": [{"test_perplexity": 90.0, "test_top3_recall": 0.2, "test_unknown_words": 0.1}],
+    }
+    runs = {name: runs_of(name, kept) for name, kept in finals.items()}
+    rows = {name: figures_of(kept, RECALL) for name, kept in finals.items()}
+
+    write_report("t", table, rows, tmp_path, command="c", runs=runs)
+
+    written = (tmp_path / "t.md").read_text()
+    assert "| before | 90.0 | 0.2500 \\* |  | 1 |" in written
+    assert "| now | 90.0 | 0.2000 | 0.1000 | 1 |" in written
+    assert written.count("counted before words alone](README.md#recall)") == 1
+    assert rows["before"]["counted_before_words_alone"] == 1
+
+    del rows["before"], runs["before"]
+    write_report("t", table, rows, tmp_path, command="c", runs=runs)
+    assert "words alone" not in (tmp_path / "t.md").read_text()
+
+
+def test_a_run_of_words_joins_no_records_of_before_words_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    check_one_kind(path)
+    now = {"test_top3_recall": 0.2, "test_unknown_words": 0.1}
+    append_record(path, runs_of("now", [now])[0])
+    check_one_kind(path)
+
+    append_record(path, runs_of("before", [{"test_top3_recall": 0.25}])[0])
+
+    with pytest.raises(RecordsError, match=r"t.jsonl holds runs whose recall was counted before"):
+        check_one_kind(path)

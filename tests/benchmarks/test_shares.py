@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.tables.maker import Share
+from benchmarks.tables.arguments import Share
 
 
 @given(runs=st.lists(st.integers(), unique=True), of=st.integers(1, 9))

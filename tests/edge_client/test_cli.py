@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from edge_client.agent.agent import Agent
@@ -23,6 +24,7 @@ from edge_client.owner.settings import write_starting_settings
 from edge_client.owner.starting_floor import write_starting_floor
 from privacy.example_level.settings import ExampleEvent
 from privacy.identities.authority import CertificateAuthority
+from privacy.identities.party import Identity
 from tests.privacy.conftest import RUN, enrol
 
 DAY_S = 86_400
@@ -141,6 +143,10 @@ def test_an_invite_that_is_none_is_refused_and_leaves_no_folder(
             "keep_warm",
         ),
         (
+            lambda device: device.folder.client_settings.write_text('coordinator = ["a:1", "a:1"]'),
+            "coordinator must give each address once, got 'a:1' twice",
+        ),
+        (
             lambda device: device.folder.floor.write_text(
                 device.folder.floor.read_text() + 'data_folders = ["/elsewhere"]\n'
             ),
@@ -149,7 +155,7 @@ def test_an_invite_that_is_none_is_refused_and_leaves_no_folder(
         (lambda device: shutil.rmtree(device.folder.identity), "identity"),
         (lambda device: device.folder.identity.chmod(0o755), "chmod"),
     ],
-    ids=["no-floor", "bad-floor", "typo", "data-folder", "no-identity", "open-keys"],
+    ids=["no-floor", "bad-floor", "typo", "address", "data-folder", "no-identity", "open-keys"],
 )
 def test_what_is_wrong_on_the_device_is_told_in_one_line(
     device: Device,
@@ -225,6 +231,30 @@ def test_once_tells_by_its_status_what_came_of_the_round(
     assert said in (failure(capsys) if status else "")
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("", NOBODY),
+        ('coordinator = "b.test:7441"\n', "b.test:7441"),
+        ('coordinator = ["c.test:7441", "b.test:7441"]\n', "c.test:7441"),
+    ],
+)
+def test_the_owner_may_say_where_the_coordinator_is(
+    device: Device, monkeypatch: pytest.MonkeyPatch, line: str, expected: str
+) -> None:
+    begun: list[tuple[str, bool]] = []
+
+    async def run(agent: Agent, *, once: bool) -> Ended:
+        begun.append((agent.addresses.current, agent.addresses.are_several))
+        return Ended(0.0, "served")
+
+    monkeypatch.setattr(Agent, "run", run)
+    device.folder.client_settings.write_text(line)
+
+    assert device.run() == 0
+    assert begun == [(expected, "[" in line)]
+
+
 def test_the_help_documents_the_statuses(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["run", "--help"])
@@ -287,6 +317,33 @@ def test_the_doctor_finds_nothing_wrong_where_a_coordinator_listens(
     assert status == 0
     assert all(good.values())
     assert {"enrolment", "certificates", "settings", "floor", "policy", "coordinator"} <= set(good)
+
+
+def test_the_doctor_looks_at_every_address_and_one_that_answers_is_enough(
+    device: Device, templates: Callable[[float], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = device.folder.coordinator()
+    settings = device.folder.client_settings
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        settings.write_text(f'coordinator = ["{NOBODY}", "{address}"]\n{settings.read_text()}')
+
+        status, _ = examined(device, capsys)
+        assert status == 0
+        main(["doctor", str(device.folder.path), "--json"])
+        told = json.loads(capsys.readouterr().out)["coordinator"]["text"]
+
+        # The certificate that it met names these hosts; a third it would never accept.
+        shown = Identity.load(templates(0.0).parent / "c0.0").certificates.tls
+        device.folder.save_coordinator(msgspec.structs.replace(known, tls=shown))
+        assert examined(device, capsys)[0] == 0
+        settings.write_text(settings.read_text().replace(NOBODY, "elsewhere.test:7441"))
+        main(["doctor", str(device.folder.path), "--json"])
+        unnamed = json.loads(capsys.readouterr().out)["coordinator"]
+
+    assert re.fullmatch(f"{NOBODY} cannot be reached: .*; {address} answers", told)
+    assert not unnamed["good"]
+    assert "must name elsewhere.test, got localhost, 127.0.0.1; " in unnamed["text"]
 
 
 @pytest.mark.parametrize(

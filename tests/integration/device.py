@@ -266,9 +266,17 @@ class Device:
         return self.commit(lease, message_id)
 
     def report(
-        self, lease: pb.Lease, *, tokens: int, loss: float, top1_hits: int = 0, top3_hits: int = 0
+        self,
+        lease: pb.Lease,
+        *,
+        tokens: int,
+        loss: float,
+        top1_hits: int = 0,
+        top3_hits: int = 0,
+        words: int | None = None,
+        unknown: int = 0,
     ) -> None:
-        """Send evaluation counts; the loss is a sum in nats."""
+        """Send evaluation counts, without ``words`` as a version of before did; loss in nats."""
         self.stub.ReportEvaluation(
             pb.ReportEvaluationRequest(
                 lease_nonce=lease.nonce,
@@ -276,6 +284,8 @@ class Device:
                 log_loss_sum=loss,
                 top1_hits=top1_hits,
                 top3_hits=top3_hits,
+                word_count=words,
+                unknown_count=unknown,
             ),
             timeout=TIMEOUT_S,
         )

@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+import os
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import NamedTuple
 
 from server.config.federation import read_config
+from server.config.listen import ListenSettings
 from server.records.failpoints import Failpoints
 from server.records.folder import ServerFolder
 from tests.integration.forking import CONTEXT
@@ -14,25 +17,58 @@ from tests.integration.forking import CONTEXT
 START_TIMEOUT_S = 60.0
 
 
+class Machine(NamedTuple):
+    """One of several machines: its folder for sockets, and its ports."""
+
+    runtime: Path
+    enrolment: int
+    devices: int
+
+    @property
+    def listen(self) -> ListenSettings:
+        return ListenSettings(
+            enrolment=f"127.0.0.1:{self.enrolment}", devices=f"127.0.0.1:{self.devices}"
+        )
+
+
 def start_serving(root: Path, log: Path, failpoint: str | None) -> BaseProcess:
     """Start a coordinator and return when it listens; it dies at the failpoint, if one is given."""
-    ours, theirs = CONTEXT.Pipe(duplex=False)
-    process = CONTEXT.Process(target=_serve, args=(root, log, failpoint, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    with ours:
-        assert ours.poll(START_TIMEOUT_S), "the coordinator does not listen"
+    process, ready = begin_serving(root, log, failpoint)
+    with ready:
+        assert ready.poll(START_TIMEOUT_S), "the coordinator does not listen"
         try:
-            ours.recv()
+            ready.recv()
         except EOFError:
             raise AssertionError(log.read_text()) from None
     return process
 
 
-def _serve(root: Path, log: Path, failpoint: str | None, ready: "Connection[None, None]") -> None:
+def begin_serving(
+    root: Path, log: Path, failpoint: str | None, machine: Machine | None = None
+) -> tuple[BaseProcess, "Connection[None, None]"]:
+    """Start a coordinator and return what tells when it listens."""
+    ours, theirs = CONTEXT.Pipe(duplex=False)
+    arguments = (root, log, failpoint, theirs, machine)
+    process = CONTEXT.Process(target=_serve, args=arguments, daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _serve(
+    root: Path,
+    log: Path,
+    failpoint: str | None,
+    ready: "Connection[None, None]",
+    machine: Machine | None,
+) -> None:
     from server.operating.running import Ports, serve
 
     logging.basicConfig(filename=log, level=logging.INFO)
+    if machine is not None:
+        os.environ["XDG_RUNTIME_DIR"] = str(machine.runtime)
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
     folder = ServerFolder(root)
 
     def announce(_: Ports) -> None:
@@ -43,6 +79,7 @@ def _serve(root: Path, log: Path, failpoint: str | None, ready: "Connection[None
         serve(
             folder,
             read_config(folder.config),
+            listen=None if machine is None else machine.listen,
             failpoints=Failpoints(failpoint),
             on_ready=announce,
         )

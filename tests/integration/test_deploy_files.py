@@ -61,7 +61,12 @@ def _command_lines() -> Iterator[tuple[str, str]]:
         (entry,), (rest,) = _instructions(container, "ENTRYPOINT"), _instructions(container, "CMD")
         words = [*msgspec.json.decode(entry), *msgspec.json.decode(rest)]
         yield container.name, shlex.join(words)
-    for name in ("deploy.md", "when-something-was-stolen.md", "let-nobody-see-an-update.md"):
+    for name in (
+        "deploy.md",
+        "when-something-was-stolen.md",
+        "let-nobody-see-an-update.md",
+        "scale.md",
+    ):
         page = (ROOT / "docs" / name).read_text()
         for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
             for line in re.findall(r"^[$#] (.*)$", block, re.MULTILINE):
@@ -125,6 +130,7 @@ def test_units_containers_and_page_start_every_role() -> None:
         ("docs/let-nobody-see-an-update.md", "sotto-privacy"),
         ("docs/when-something-was-stolen.md", "sotto-server"),
         ("docs/when-something-was-stolen.md", "sotto-serve"),
+        ("docs/scale.md", "sotto-privacy"),
     ):
         assert (where, program) in started
 

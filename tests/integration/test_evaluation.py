@@ -47,7 +47,8 @@ def test_counts_of_other_devices_choose_the_best_round_and_end_the_run(
                     device.open_model(lease, device.fetch(lease))
                     # The model of round r is what round r + 1 starts from.
                     loss = losses[lease.round_number - 1]
-                    device.report(lease, tokens=10, loss=10 * loss, top1_hits=2, top3_hits=5)
+                    hits = {"top1_hits": 2, "top3_hits": 4}
+                    device.report(lease, tokens=10, loss=10 * loss, words=8, unknown=3, **hits)
         return kinds
 
     with ThreadPoolExecutor(2) as pool:
@@ -63,7 +64,10 @@ def test_counts_of_other_devices_choose_the_best_round_and_end_the_run(
         perplexity = release.metrics["perplexity"]
         assert isinstance(perplexity, float)
         assert math.isclose(perplexity, math.exp(losses[release.round_number]))
-        assert release.metrics["top3_recall"] == 0.5
+        # Of eight words the strip showed four, and the list lacks three.
+        assert release.metrics["top3_recall"] == 4 / 8
+        assert release.metrics["unknown_words"] == 3 / 8
+        assert release.metrics["listed_top1_recall"] == 2 / 5
     assert (federation.folder.releases / "best").readlink().name == "000002"
     # Whoever trained a round did not evaluate it.
     assert sorted([*kinds[0], *kinds[1]]) == ["evaluate"] * 4 + ["train"] * 4

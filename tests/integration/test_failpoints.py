@@ -116,6 +116,8 @@ def test_an_open_round_goes_on_whose_terms_an_older_version_did_not_note(
         store.execute("ALTER TABLE attempts DROP COLUMN terms_sha256")
         for table in ("attempts", "releases"):
             store.execute(f"ALTER TABLE {table} DROP COLUMN ledger_sha256")
+        store.execute("ALTER TABLE releases DROP COLUMN term")
+        store.execute("DROP TABLE leadership")
         store.execute("UPDATE alembic_version SET version_num = '0003'")
         store.commit()
 

@@ -423,7 +423,8 @@ class Evaluator(StubbornDevice):
             return
         assert plan_of(lease).evaluation_noise is not None
         loss = {1: 2.0, 2: 1.0, 3: 1.5}[lease.round_number - 1]
-        self._device.report(lease, tokens=10, loss=10 * loss, top1_hits=2, top3_hits=5)
+        hits = {"top1_hits": 2, "top3_hits": 5}
+        self._device.report(lease, tokens=10, loss=10 * loss, words=8, unknown=1, **hits)
 
 
 def test_devices_choose_the_best_model_by_noised_counts_that_are_paid_for_first(

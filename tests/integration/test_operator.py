@@ -17,6 +17,7 @@ import pytest
 
 from privacy.identities.invite import read_invite
 from server.cli import main
+from server.config.listen import ListenSettings
 from tests.integration.conftest import Make
 from tests.integration.device import code_of, enrol, next_lease
 from tests.integration.federation import Federation, settings
@@ -112,6 +113,7 @@ def test_a_federation_is_founded_and_devices_are_invited(tmp_path: Path) -> None
         (["token", "DIR", "--count", "0"], 2),
         (["init", "DIR"], 2),
         (["init", "DIR", "--preset", "no-such"], 2),
+        (["run", "DIR", "--devices", "nowhere"], 2),
         (["status", "DIR"], 1),
         (["drain", "DIR"], 1),
         (["init", "DIR", "--preset", "keyboard"], 1),
@@ -302,3 +304,25 @@ def wait_for_releases(federation: Federation, count: int) -> None:
     while sum(release.is_published for release in federation.releases()) < count:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_a_machine_may_listen_elsewhere_than_the_shared_settings_say(
+    make_federation: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from server.operating import running
+
+    federation = make_federation()
+    told: list[ListenSettings] = []
+
+    async def serve(*_: object, listen: ListenSettings, **__: object) -> None:
+        told.append(listen)
+
+    monkeypatch.setattr(running, "serve", serve)
+
+    assert run("run", federation.root, "--devices", "127.0.0.2:7551").returncode == 0
+
+    listen = federation.config.listen
+    (here,) = told
+    assert (here.devices, here.enrolment) == ("127.0.0.2:7551", listen.enrolment)
+    refused = run("run", federation.root, "--devices", listen.enrolment)
+    assert (refused.returncode, "must differ" in refused.stderr) == (1, True)

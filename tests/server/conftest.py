@@ -19,20 +19,10 @@ from server.records.contributions import Verified, keep_contributions
 from server.records.inbox import Inbox
 from server.records.store import Store, open_store, start_run
 from server.releases.files import NewRelease, ReleaseFolder
-from tests.server.postgresql_cluster import NoPostgresqlError, PostgresqlCluster
+from tests.server.postgresql_cluster import PostgresqlCluster
 
 RUN = "ab" * 16
 NAMES = ("device-0001", "device-0002", "device-0003")
-
-
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[PostgresqlCluster]:
-    try:
-        cluster = PostgresqlCluster()
-    except NoPostgresqlError as error:
-        pytest.skip(str(error))
-    yield cluster
-    cluster.stop()
 
 
 @pytest.fixture

@@ -64,6 +64,13 @@ class PostgresqlCluster:
         self._create(name, template=_TEMPLATE)
         return StoreSettings(url=self._url(name))
 
+    def restart(self) -> None:
+        """End every session and start again, as after an update of the database."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(20)
+        self._listen()
+
     def stop(self) -> None:
         """End the server, whoever is still connected, and remove its files."""
         if self._process is not None:
@@ -84,6 +91,10 @@ class PostgresqlCluster:
             check=True,
             timeout=_START_S,
         )
+        self._listen()
+
+    def _listen(self) -> None:
+        data = str(self._folder / "data")
         settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         self._process = subprocess.Popen(
             [str(self._programs / "postgres"), "-D", data, "-k", str(self._folder), *settings],

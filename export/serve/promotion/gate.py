@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from export.serve.folder.folder import ServingError
 from models.plan.release_record import Metric
 from models.tasks.figures import Quality, quality_of
+from models.tasks.metrics import BESIDE_RECALL
 
 _PER_CENT = 100
 
@@ -42,6 +43,23 @@ def believed_figure(
             + otherwise
         )
     return float(figure) if isinstance(figure, int | float) else math.inf
+
+
+def check_counted_alike(metric: str, *bundles: Mapping[str, Metric]) -> None:
+    """Check that the recall of all bundles is over the same targets.
+
+    Raises:
+        GateError: If one's is over typed words alone, and another's was counted before that.
+    """
+    if "recall" not in metric and "accuracy" not in metric:
+        return
+    over_words = {any(name.endswith(BESIDE_RECALL) for name in one) for one in bundles}
+    if len(over_words) > 1:
+        raise GateError(
+            f"{metric!r} of one version is over typed words, and of the other was counted before "
+            "words alone, with ends of sentences: they cannot be compared; measure both with "
+            "--held-out, or compare perplexity with --metric"
+        )
 
 
 def judge(

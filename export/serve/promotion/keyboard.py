@@ -22,7 +22,7 @@ from export.serve.loaded.keyboard_version import ServedModel, load_version, made
 from export.serve.loaded.personal_models import load_person
 from export.serve.promotion.carried import check_beside_everybody, named_in
 from export.serve.promotion.changes import check_people, go_back, load_present, promote_on
-from export.serve.promotion.gate import GateError, believed_figure
+from export.serve.promotion.gate import GateError, believed_figure, check_counted_alike
 from export.serve.promotion.recall import measure_recall, read_held_out
 from export.serve.promotion.voice import METRIC, VoiceVersions
 
@@ -169,6 +169,7 @@ class _Measured:
         self._sentences = sentences
         self._people: list[str] = []
         if sentences is None:
+            check_counted_alike(metric, *(one.manifest.metrics for one in versions))
             return
         if metric not in ("top1_recall", "top3_recall"):
             raise GateError(f"metric must be top1_recall or top3_recall with text, got {metric!r}")

@@ -1,7 +1,7 @@
 """Measure a keyboard on held-out text, without torch: how often the next word is on show.
 
 A hit is a word of the text among the first three (or first) shown before its first letter is typed.
-Words outside the list are misses, ends of sentences do not count: below recall over all tokens.
+Words outside the list are misses, and ends of sentences do not count, as in `models.tasks.metrics`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from export.runtime.next_word import SLOTS, WordModel, in_context
-from export.runtime.word_index import NEVER_SUGGESTED
 from export.serve.folder.folder import ServingError
-from models.text.vocabulary import EOS, UNK, Vocabulary
+from models.text.vocabulary import EOS, NEVER_SUGGESTED, UNK, Vocabulary
 from models.text.words import split_sentences
 from privacy.foundation.bounded_files import read_bounded
 

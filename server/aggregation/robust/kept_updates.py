@@ -1,13 +1,16 @@
 """A cohort's clipped float32 updates, sealed on disk, to read chunk i of all of them at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from privacy.sealing.spool import SealedSpool
+from server.aggregation.closing_workers import ClosingWorkers
 
 CHUNK_ELEMENTS = 1 << 18
 """Elements of one update in one chunk: 1 MiB. Sums over chunks round by it, so it never varies."""
@@ -38,8 +41,10 @@ class KeptUpdates:
             chunk = values[where] if factor == 1 else values[where] * factor
             self._spool.append(chunk.numpy().data.cast("B"))
 
-    def chunks(self) -> Iterator[tuple[slice, Tensor]]:
+    def chunks(self, workers: ClosingWorkers) -> Iterator[tuple[slice, Tensor]]:
         """Yield each chunk's place and rows, float32, ``(cohort, chunk elements)``, until the next.
+
+        The workers read together.
 
         Raises:
             SpoolError: If the disk does not give back what was written.
@@ -48,9 +53,17 @@ class KeptUpdates:
         memory = np.empty((self.count, longest), dtype=np.float32)
         for index, where in enumerate(self._chunks):
             rows = memory[:, : where.stop - where.start]
-            for record, row in enumerate(rows):
-                row[:] = np.frombuffer(self._spool.read(record, index), dtype=np.float32)
+            workers.run(
+                [
+                    partial(self._read, rows, index, range(first, self.count, workers.count))
+                    for first in range(min(workers.count, self.count))
+                ]
+            )
             yield where, torch.from_numpy(rows)
+
+    def _read(self, rows: NDArray[np.float32], index: int, records: Iterable[int]) -> None:
+        for record in records:
+            rows[record] = np.frombuffer(self._spool.read(record, index), dtype=np.float32)
 
     def close(self) -> None:
         """Let the file go."""

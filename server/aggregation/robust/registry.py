@@ -8,6 +8,7 @@ from torch import Tensor
 
 from models.vector.layers import layers_of
 from privacy.noise.mode import Arrival
+from server.aggregation.closing_workers import ClosingWorkers
 from server.aggregation.measured_update import IntakeSettings
 from server.aggregation.robust.by_distances import (
     Surveyed,
@@ -41,6 +42,7 @@ def robust_rule(
     folder: Path | None,
     screen: Screen | None,
     heading: Tensor | None,
+    workers: ClosingWorkers | None = None,
 ) -> ChunkedRule:
     """Return an empty rule for one round; arguments and errors as in ``registry.build_rule``."""
     if expected.arrival is Arrival.NOISED_WITH_CLEAN_NORMS:
@@ -49,7 +51,7 @@ def robust_rule(
             'arrives; set score = "arrived"'
         )
     reduction = _reduction(settings, expected, heading)
-    return ChunkedRule(settings, reduction, expected, folder=folder, screen=screen)
+    return ChunkedRule(settings, reduction, expected, folder=folder, screen=screen, workers=workers)
 
 
 def _reduction(

@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor
 
+from server.aggregation.closing_workers import ClosingWorkers
 from server.aggregation.counting_rule import CountingRule
-from server.aggregation.measured_update import Intake, IntakeSettings
+from server.aggregation.measured_update import Intake, IntakeSettings, Measured
 from server.aggregation.noised_sums import SumsForm
 from server.aggregation.rule import AggregationWeights
 from server.aggregation.screening import Screen
@@ -23,6 +24,7 @@ class WeightedRule(CountingRule):
         under_guarantee: bool = False,
         screen: Screen | None = None,
         form: SumsForm | None = None,
+        workers: ClosingWorkers | None = None,
     ) -> None:
         """Start without updates; with ``form`` the result is a vector of sums, not their mean."""
         super().__init__(Intake(expected, screen, under_guarantee=under_guarantee))
@@ -31,7 +33,7 @@ class WeightedRule(CountingRule):
         self._may_be_empty = form is not None or (under_guarantee and weighing.empty_weight > 0)
         dtype = torch.float64 if under_guarantee else torch.float32
         length = expected.schema.element_count if form is None else form.length
-        self._sum = WeightedSum(weighing.layers, length, dtype)
+        self._sum = WeightedSum(weighing.layers, length, dtype, workers=workers)
 
     def add(
         self,
@@ -40,12 +42,19 @@ class WeightedRule(CountingRule):
         example_count: int,
         *,
         beside: Tensor | None = None,
+        measured: Measured | None = None,
     ) -> None:
         """Measure one update, weigh it and add it: two reads of it, no copy."""
         self._sum.open_sum()
-        taken = self._intake.take(slot, client_update, example_count, beside)
+        taken = self._intake.take(
+            slot, client_update, example_count, beside=beside, measured=measured
+        )
         weights = self._weighing.weigh(taken, example_count)
         self._sum.add(taken.values, weights, factor=taken.factor)
+
+    def settle(self) -> None:
+        """Finish all additions."""
+        self._sum.settle()
 
     def result(self) -> Tensor:
         """Return the weighted mean, in the sum's own memory; end the rule.

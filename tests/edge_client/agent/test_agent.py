@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -74,11 +75,16 @@ class FakeSensors:
 
 
 class RenewingTransport(StandInTransport):
-    """Issue certificates as the coordinator does, and push one order down each stream."""
+    """Issue certificates as the coordinator does, and push one order down each stream.
+
+    Attributes:
+        met: The address of each connection.
+    """
 
     def __init__(self, enrolled: Enrolled, now: float) -> None:
         super().__init__()
         self.one_a_stream: list[wire.WorkOrder] = []
+        self.met: list[str] = []
         self.on_check_in: Callable[[], None] = lambda: None
         self._enrolled = enrolled
         self.now = now
@@ -131,6 +137,7 @@ class Scene:
         self.trainer = StandInTrainer(outcome)
         self.device = make_device(folder, self.trainer)
         self.pauses: list[str] = []
+        self.addresses = ["localhost:1"]
         self._enrolled = enrolled
         self._sensors = sensors or FakeSensors()
         shutil.copytree(enrolled.identity, self.device.folder.identity)
@@ -156,7 +163,7 @@ class Scene:
         self.transport.one_a_stream = list(orders)
         agent = _Agent(
             self.device,
-            address="localhost:1",
+            addresses=self.addresses,
             policy=PolicySettings(idle=False, unmetered=False),
             sensors=self._sensors,
             clock=lambda: self.now,
@@ -168,9 +175,10 @@ class Scene:
 class _Agent(Agent):
     """Speak to the coordinator of the test."""
 
-    transport: StandInTransport
+    transport: RenewingTransport
 
     def _transport(self, identity: Identity, coordinator_tls: bytes) -> Transport:
+        self.transport.met.append(self.addresses.current)
         return self.transport
 
 
@@ -315,6 +323,99 @@ def test_come_back_later_is_obeyed_and_the_end_of_the_run_ends_the_agent(
 
     assert pauses == ["draining"]
     assert scene.transport.named == ["check_in", "closed"] * 2
+
+
+A, B = "localhost:1", "127.0.0.1:1"
+
+
+@pytest.fixture
+def down(enrolled: Enrolled, shown: list[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list of addresses at which nobody answers: once for each time that one is in it."""
+    absent: list[str] = []
+
+    async def refuse(address: str, own: object) -> list[bytes]:
+        shown.append(address)
+        if address in absent:
+            absent.remove(address)
+            raise UnreachableError(f"{address} cannot be reached: as told", is_network=True)
+        return [enrolled.coordinator.certificates.tls]
+
+    monkeypatch.setattr(coordinator_keys_module, "shown_certificates", refuse)
+    return absent
+
+
+def test_a_device_stays_with_the_address_that_serves(
+    tmp_path: Path, enrolled: Enrolled, shown: list[str], down: list[str], pauses: list[str]
+) -> None:
+    scene = Scene(tmp_path, enrolled)
+    scene.addresses = [A, B]
+    down.append(A)
+
+    scene.run(come_back("draining"), come_back("draining"), lease())
+
+    assert shown == [A, B, B, B]
+    assert scene.transport.met == [B, B, B]
+    # A dead first address is no failure that is waited for.
+    assert pauses == ["draining", "draining"]
+
+
+def test_a_device_goes_on_where_it_was_served_and_passes_over_what_never_served(
+    tmp_path: Path, enrolled: Enrolled, shown: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path, enrolled)
+    scene.addresses = [A, B]
+    # It shows its certificate at A and takes no check-in, as one that is not done starting.
+    scene.transport.unreachable = 1
+    fetch, breaks = scene.transport.fetch_model, [UnreachableError("as told", is_network=True)]
+
+    async def fetch_model(lease: wire.Lease, part: wire.ModelPart, *rest: Any) -> None:
+        if breaks:
+            raise breaks.pop()
+        await fetch(lease, part, *rest)
+
+    monkeypatch.setattr(scene.transport, "fetch_model", fetch_model)
+
+    scene.run(lease(), lease())
+
+    # The line broke in the middle of work at B: the same coordinator is likely to be there.
+    assert shown == scene.transport.met == [A, B, B]
+    assert "report" in scene.transport.named
+
+
+def test_a_wait_follows_when_every_address_has_failed(
+    tmp_path: Path, enrolled: Enrolled, shown: list[str], down: list[str], pauses: list[str]
+) -> None:
+    scene = Scene(tmp_path, enrolled)
+    scene.addresses = [A, B]
+    down += [A, B, A, B]
+
+    scene.run(lease())
+
+    said = [f"{address} cannot be reached: as told" for address in (A, B)]
+    assert sorted(pauses) == sorted(
+        f"no coordinator can be reached: {'; '.join(order)}" for order in (said, said[::-1])
+    )
+    assert "report" in scene.transport.named
+
+
+def test_an_address_that_the_certificate_does_not_name_is_told_and_another_is_taken(
+    tmp_path: Path, enrolled: Enrolled, pauses: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def pause(seconds: float, reason: str) -> None:
+        raise RuntimeError(reason)
+
+    scene = Scene(tmp_path, enrolled)
+    scene.addresses = ["elsewhere.test:1", B]
+    scene.run(come_back("finished"))
+    assert (scene.transport.met, pauses) == ([B], [])
+
+    scene.addresses = ["elsewhere.test:1", "[::1]:1"]
+    monkeypatch.setattr(agent_module, "_pause", pause)
+    with pytest.raises(RuntimeError) as told:
+        scene.run()
+
+    assert "must name elsewhere.test, got localhost, 127.0.0.1; its operator" in str(told.value)
+    assert "must name ::1, got localhost" in str(told.value)
 
 
 @pytest.mark.parametrize("code", sorted(FATAL_CODES))

@@ -120,6 +120,7 @@ def test_an_evaluation_counts_on_the_held_out_text_and_sends_no_update(scene: Sc
         expected.top1_hits,
         expected.top3_hits,
     )
+    assert (outcome.word_count, outcome.unknown_count) == (5, expected.unknown_count)
     assert_close(outcome.log_loss_sum, expected.log_loss_sum)
     assert not scene.update.exists()
 

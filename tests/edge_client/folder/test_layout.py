@@ -2,6 +2,7 @@ import multiprocessing
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, DeviceFolderError, Enrolment
@@ -21,6 +22,20 @@ def test_an_enrolment_is_read_back(tmp_path: Path) -> None:
 
     assert again.enrolment() == ENROLMENT
     assert again.coordinator() == CoordinatorKeys(wrapping=b"w", signing=b"s")
+
+
+def test_an_enrolment_with_one_address_is_one_that_earlier_software_reads(tmp_path: Path) -> None:
+    folder = DeviceFolder(tmp_path)
+    folder.save(ENROLMENT)
+    alone = (tmp_path / "enrolment.json").read_bytes()
+    folder.save(msgspec.structs.replace(ENROLMENT, other_device_addresses=("[::1]:1",)))
+
+    assert alone == (
+        b'{"client_name":"device-0001","run":"00000000000000000000000000000000",'
+        b'"device_address":"localhost:1","ca_certificate":"Y2E=","helper_certificate":""}'
+    )
+    assert ENROLMENT.device_addresses == ("localhost:1",)
+    assert folder.enrolment().device_addresses == ("localhost:1", "[::1]:1")
 
 
 def test_the_folder_is_its_owners_only(tmp_path: Path) -> None:

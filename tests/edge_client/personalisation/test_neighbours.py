@@ -157,17 +157,17 @@ def test_words_scored_in_pieces_of_the_vocabulary_come_out_the_same(
     assert loss() == pytest.approx(whole, rel=1e-5)
 
 
-def test_unknown_words_are_no_hits_though_neighbours_hold_them() -> None:
-    # <unk>, word 0, follows every word; a keyboard cannot suggest it.
-    stream = torch.tensor([5, 0]).repeat(10)
+def test_unknown_words_and_ends_are_no_hits_though_neighbours_hold_them() -> None:
+    # <unk>, word 0, and the end, word 1, follow every word; a keyboard cannot suggest them.
+    stream = torch.tensor([5, 0, 5, 1]).repeat(10)
     plan = word_plan(NeighbourSettings(count=3))
 
     counts = LocalTrainer(plan).evaluate(
         started(plan), stream, client_name="a", training_examples=stream
     )
 
-    assert counts.token_count == 20
-    assert counts.top1_hits <= 10
+    assert (counts.token_count, counts.word_count, counts.unknown_count) == (40, 30, 10)
+    assert counts.top1_hits <= 20
 
 
 def test_without_faiss_a_run_is_refused_before_it_trains(monkeypatch: pytest.MonkeyPatch) -> None:

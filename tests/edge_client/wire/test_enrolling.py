@@ -18,7 +18,7 @@ from edge_client.wire.transport import Transport
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.certificates import CertificateError, KeyUse
 from privacy.identities.chains import split_chain
-from privacy.identities.invite import Invite
+from privacy.identities.invite import Invite, OtherAddress
 from privacy.identities.issuing_key import make_issuing_key
 from privacy.identities.keys import KeyFileError, public_key_sha256
 from privacy.identities.party import Identity
@@ -36,6 +36,7 @@ class Coordinator:
 
     Attributes:
         asked: Signing requests that came, as their TLS request.
+        asked_at: The addresses to which they came.
         failure: What the next call raises instead.
         name: Whom the invites are for.
         now: Seconds since 1970 UTC, by the clocks of both ends.
@@ -47,6 +48,7 @@ class Coordinator:
     authority: CertificateAuthority
     identity: Identity
     asked: list[bytes] = field(default_factory=list)
+    asked_at: list[str] = field(default_factory=list)
     failure: Exception | None = None
     name: str = "device-0001"
     now: float = field(default_factory=time.time)
@@ -62,6 +64,7 @@ class Coordinator:
         self, address: str, ca: bytes, token: bytes, requests: wire.SigningRequests
     ) -> wire.EnrolResponse:
         self.asked.append(requests.tls)
+        self.asked_at.append(address)
         if self.failure is not None:
             failure, self.failure = self.failure, None
             raise failure
@@ -149,6 +152,39 @@ def test_a_device_keeps_its_own_keys_and_the_coordinators(
     assert (enrolment.client_name, enrolment.device_address) == ("device-0001", "localhost:7441")
     assert Identity.load(folder.identity).name == "device-0001"
     assert folder.coordinator().signing == coordinator.identity.certificates.signing
+
+
+def test_a_device_enrols_at_the_first_of_several_addresses_that_is_the_coordinators(
+    tmp_path: Path, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, met = DeviceFolder(tmp_path / "device"), list[str]()
+    ca = coordinator.authority.certificate
+    stranger = CertificateAuthority.create(tmp_path / "stranger", RUN.hex())
+    others = tuple(
+        OtherAddress(enrolment_address=f"{host}:7440", device_address=f"{host}:7441")
+        for host in ("elsewhere.test", "taken.test", "127.0.0.1")
+    )
+    invite = msgspec.structs.replace(invite_of(ca), other_addresses=others)
+
+    async def show(address: str) -> list[bytes]:
+        met.append(address)
+        if address.startswith("localhost"):
+            raise UnreachableError(f"{address} cannot be reached: refused")
+        return [stranger.certificate] if "taken" in address else await coordinator.show(address)
+
+    monkeypatch.setattr(enrolling_module, "shown_certificates", show)
+    # A name that the certificate lacks, and a machine of somebody else, are no coordinator's.
+    short = msgspec.structs.replace(invite, other_addresses=others[:2])
+    with pytest.raises(UnreachableError) as failed:
+        asyncio.run(enrol_device(folder, short, now=coordinator.now))
+    assert "elsewhere.test:7440: the coordinator's certificate must name" in str(failed.value)
+    assert "taken.test:7440: " in str(failed.value)
+    assert coordinator.asked == []
+    enrolment = asyncio.run(enrol_device(folder, invite, now=coordinator.now))
+
+    assert (met[-1], coordinator.asked_at) == ("127.0.0.1:7440", ["127.0.0.1:7440"])
+    assert folder.enrolment() == enrolment
+    assert enrolment.device_addresses == invite.device_addresses
 
 
 def test_a_device_keeps_the_helper_that_its_invite_names(

@@ -3,11 +3,13 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import grpc
 import pytest
 
+from edge_client.jobs.job import Evaluated
 from edge_client.wire.refusal import UnreachableError
 from edge_client.wire.transport import CHANNEL_OPTIONS, PIECE_BYTES, Transport
 from privacy.identities.authority import CertificateAuthority
@@ -23,7 +25,16 @@ TOTAL = 64 << 20
 
 
 class BreakingCoordinator(wire_grpc.FederationServicer):
-    """Take the first piece of an upload, and close the call."""
+    """Take the first piece of an upload, and close the call; keep what is reported."""
+
+    def __init__(self) -> None:
+        self.reported: list[wire.ReportEvaluationRequest] = []
+
+    async def ReportEvaluation(  # noqa: N802
+        self, request: wire.ReportEvaluationRequest, context: object
+    ) -> wire.ReportEvaluationResponse:
+        self.reported.append(request)
+        return wire.ReportEvaluationResponse()
 
     async def OpenUpload(  # noqa: N802 (the contract's name, here and below)
         self, request: wire.OpenUploadRequest, context: object
@@ -55,17 +66,17 @@ def test_a_line_lost_in_the_middle_of_a_model_is_given_up_within_30_seconds() ->
     assert 20_000 < dict(CHANNEL_OPTIONS)["grpc.http2.ping_timeout_ms"] <= 30_000
 
 
-async def upload(sealed: Path, device: Identity, coordinator: Identity) -> int:
-    """Return what was counted of an upload that breaks."""
+@asynccontextmanager
+async def connected(
+    breaking: BreakingCoordinator, device: Identity, coordinator: Identity
+) -> AsyncIterator[Transport]:
+    """Connect a device to a coordinator that listens while the block lasts."""
     server = grpc.aio.server(options=[("grpc.max_receive_message_length", 2 * PIECE_BYTES)])
-    # An upload needs two of the methods.
-    breaking = BreakingCoordinator()  # type: ignore[abstract]
     wire_grpc.add_FederationServicer_to_server(breaking, server)
     keys = [(coordinator.tls_key_pem, coordinator.tls_certificate_pem)]
     credentials = grpc.ssl_server_credentials(keys, coordinator.authority_pem, True)
     port = server.add_secure_port("localhost:0", credentials)
     await server.start()
-    counted: list[int] = []
     try:
         async with Transport(
             f"localhost:{port}",
@@ -73,20 +84,57 @@ async def upload(sealed: Path, device: Identity, coordinator: Identity) -> int:
             device.tls_key_pem,
             device.tls_certificate_pem,
         ) as transport:
-            # gRPC may notice the end of the stream before it has read what the coordinator says.
-            with pytest.raises(UnreachableError, match=r"as told|internal"):
-                await transport.upload(b"n" * 16, b"m" * 16, sealed, counted.append)
+            yield transport
     finally:
         await server.stop(None)
+
+
+async def upload(sealed: Path, device: Identity, coordinator: Identity) -> int:
+    """Return what was counted of an upload that breaks."""
+    counted: list[int] = []
+    # An upload needs two of the methods.
+    breaking = BreakingCoordinator()  # type: ignore[abstract]
+    async with connected(breaking, device, coordinator) as transport:
+        # gRPC may notice the end of the stream before it has read what the coordinator says.
+        with pytest.raises(UnreachableError, match=r"as told|internal"):
+            await transport.upload(b"n" * 16, b"m" * 16, sealed, counted.append)
     return sum(counted)
 
 
-@pytest.mark.slow
-def test_an_upload_that_breaks_counts_what_was_sent_and_no_more(tmp_path: Path) -> None:
+@pytest.fixture
+def parties(tmp_path: Path) -> tuple[Identity, Identity]:
+    """A device and a coordinator of one authority."""
     now = time.time()
     authority = CertificateAuthority.create(tmp_path / "authority", RUN.hex(), now=now)
     device = enrol(authority, tmp_path / "device", "device-0001", "device", now=now)
-    coordinator = enrol(authority, tmp_path / "own", "coordinator", "coordinator", now=now)
+    return device, enrol(authority, tmp_path / "own", "coordinator", "coordinator", now=now)
+
+
+def test_a_report_of_words_tells_how_many_were_typed_and_any_other_does_not(
+    parties: tuple[Identity, Identity],
+) -> None:
+    breaking = BreakingCoordinator()  # type: ignore[abstract]
+    counts = {"token_count": 9, "log_loss_sum": 2.0, "top1_hits": 1, "top3_hits": 3}
+
+    async def report() -> None:
+        async with connected(breaking, *parties) as transport:
+            words = Evaluated(**counts, word_count=7, unknown_count=2)  # type: ignore[arg-type]
+            await transport.report(b"n" * 16, words)
+            await transport.report(b"n" * 16, Evaluated(**counts))  # type: ignore[arg-type]
+
+    asyncio.run(asyncio.wait_for(report(), 30))
+
+    words, images = breaking.reported
+    assert (words.word_count, words.unknown_count, words.top3_hits) == (7, 2, 3)
+    assert not images.HasField("word_count")
+    assert (images.unknown_count, images.top3_hits) == (0, 3)
+
+
+@pytest.mark.slow
+def test_an_upload_that_breaks_counts_what_was_sent_and_no_more(
+    tmp_path: Path, parties: tuple[Identity, Identity]
+) -> None:
+    device, coordinator = parties
     sealed = tmp_path / "update.sealed"
     with sealed.open("wb") as file:
         file.truncate(TOTAL)

@@ -173,6 +173,7 @@ def _enrolment(folder: Path) -> Prepared:
         run=RUN,
         device_address="127.0.0.1:1",
         ca_certificate=parties().authority.certificate,
+        other_device_addresses=("[::1]:1", "b.test:7441"),
     )
     prepare = _in_device("enrolment.json", lambda device: device.enrolment())
     return prepare(msgspec.json.encode(enrolment))(folder)

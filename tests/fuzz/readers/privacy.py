@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from privacy.accounting.events import (
     BufferedRelease,
     EventError,
@@ -28,7 +30,7 @@ from privacy.identities.certificates import (
     hostnames_of,
     read_certificate,
 )
-from privacy.identities.invite import Invite, InviteError, read_invite
+from privacy.identities.invite import Invite, InviteError, OtherAddress, read_invite
 from privacy.identities.keys import KeyFileError, read_passphrase, read_private_key
 from privacy.identities.party import Identity
 from privacy.identities.signing_requests import read_signing_request
@@ -166,7 +168,9 @@ def _invites(folder: Path) -> Prepared:
         token="0f" * 16,
         expires_at=1_800_000_000.0,
     )
-    return of_file(read_invite, invite.encode())(folder)
+    other = OtherAddress(enrolment_address="[::1]:7000", device_address="b.test:7001")
+    several = msgspec.structs.replace(invite, other_addresses=(other,))
+    return of_file(read_invite, invite.encode(), several.encode())(folder)
 
 
 def _sealed(_folder: Path) -> Prepared:

@@ -10,6 +10,7 @@ from models.tasks.figures import quality_of
     [
         ("top3_recall", True),
         ("valid_top1_recall", True),
+        ("test_listed_top3_recall", True),
         ("accuracy_clients_worst_decile", True),
         ("keystroke_savings", True),
         ("stop_accuracy", True),
@@ -30,7 +31,18 @@ def test_a_figure_knows_which_way_is_better(name: str, more_is_better: bool) -> 
 
 
 @pytest.mark.parametrize(
-    "name", ["round", "round_s", "bytes_up", "clients", "epsilon", "valid_", "not_perplexity", ""]
+    "name",
+    [
+        "round",
+        "round_s",
+        "unknown_words",
+        "bytes_up",
+        "clients",
+        "epsilon",
+        "valid_",
+        "not_perplexity",
+        "",
+    ],
 )
 def test_what_tells_nothing_of_a_model_is_no_figure_of_quality(name: str) -> None:
     assert quality_of(name) is None

@@ -62,20 +62,45 @@ def test_perplexity_is_that_of_reading_word_by_word() -> None:
 
 
 @torch.no_grad()
-def test_hits_are_those_of_a_sorted_list_without_unk() -> None:
+def test_hits_are_those_of_a_strip_that_a_person_reads_word_by_word() -> None:
     network = network_of(GRU)
+    network.output_bias[[UNK, EOS]] += 5.0  # Often best of all, and never on show.
     stream = text(200)
-    log_probabilities = read_word_by_word(network, stream)
-    log_probabilities[:, UNK] = -math.inf
-    suggestions = log_probabilities.argsort(dim=1, descending=True)[:, :3].tolist()
+    scores = read_word_by_word(network, stream).tolist()
 
     counts = NextWord().evaluate(network, [stream])
 
-    targets = stream.tolist()
-    first = sum(t == s[0] for t, s in zip(targets, suggestions, strict=True))
-    three = sum(t in s for t, s in zip(targets, suggestions, strict=True))
+    # In plain Python: a word is typed unless it is the end of a sentence; the strip shows the best
+    # three of all but <unk> and <eos>; what the list does not have is typed and never on show.
+    typed = first = three = unknown = 0
+    for target, row in zip(stream.tolist(), scores, strict=True):
+        if target == EOS:
+            continue
+        typed += 1
+        shown = sorted((word for word in range(2, 30)), key=lambda word: -row[word])[:3]
+        unknown += target == UNK
+        first += target == shown[0]
+        three += target in shown
+    assert (counts.word_count, counts.unknown_count) == (typed, unknown)
     assert (counts.top1_hits, counts.top3_hits) == (first, three)
-    assert 0 < first < three < 200
+    assert 0 < first < three < typed < counts.token_count == 200
+    assert unknown > 0
+
+
+def test_a_model_that_always_ends_the_sentence_hits_nothing() -> None:
+    network = build_network(GRU)  # all parameters zero
+    with torch.no_grad():
+        network.output_bias[EOS] = 20.0
+        network.output_bias[UNK] = 10.0
+    # The list's last words, for which no strip has room, and ends that the model is sure of.
+    stream = torch.tensor([28, EOS, 29, UNK, EOS] * 4)
+
+    counts = NextWord().evaluate(network, [stream])
+
+    assert (counts.top1_recall, counts.top3_recall) == (0.0, 0.0)
+    assert counts.figures(of_words=True)["unknown_words"] == pytest.approx(1 / 3)
+    # e^20 of e^20 + e^10 + 28: the ends cost nothing, the rest 20 nats or 10.
+    assert counts.mean_log_loss == pytest.approx((20 + 20 + 10) / 5, abs=1e-3)
 
 
 @pytest.mark.parametrize("settings", [GRU, TRANSFORMER])
@@ -108,9 +133,9 @@ def test_a_model_that_knows_nothing_has_the_vocabulary_as_perplexity_and_few_hit
 
     counts = NextWord().evaluate(network, [stream])
 
-    # Equal scores rank by number behind <unk>, so <eos>, 2 and 3 are suggested: 2 and 3 hit twice.
+    # Equal scores rank by number behind <unk> and <eos>: 2, 3 and 4 are suggested, and hit twice.
     assert counts.perplexity == pytest.approx(30, rel=1e-6)
-    assert (counts.top1_hits, counts.top3_hits) == (0, 4)
+    assert (counts.top1_hits, counts.top3_hits) == (2, 6)
 
 
 def test_nobody_and_empty_texts_count_nothing() -> None:

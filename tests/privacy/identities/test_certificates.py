@@ -1,5 +1,6 @@
 """What a certificate proves, and everything it must not pass for."""
 
+import re
 from itertools import product
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from privacy.identities.certificates import (
     certificate_der,
     certificate_pem,
     check_certificate,
+    check_host,
     fingerprint,
     hostnames_of,
     read_certificate,
@@ -190,7 +192,7 @@ def test_pem_that_holds_no_certificate_is_refused() -> None:
 @pytest.mark.slow
 def test_the_names_in_a_certificate_are_read_back(federation: Federation, tmp_path: Path) -> None:
     requests = Identity.create_requests(tmp_path, "coordinator")
-    names = ["sotto.test", "10.0.0.7", "::1"]
+    names = ["sotto.test", "10.0.0.7", "::1", "*.fl.test"]
 
     given = federation.authority.issue_all(
         requests, name="coordinator", role="coordinator", hostnames=names, now=NOW
@@ -198,5 +200,14 @@ def test_the_names_in_a_certificate_are_read_back(federation: Federation, tmp_pa
 
     assert hostnames_of(given.tls) == names
     assert hostnames_of(given.signing) == []
+    # A star stands for one label, RFC 6125, section 6.4.3; an address has many spellings.
+    for host in ("Sotto.Test", "sotto.test.", "10.0.0.7", "0:0::0:1", "a.fl.test"):
+        check_host(given.tls, host)
+    for host in ("b.test", "x.sotto.test", "fl.test", "a.b.fl.test", "0.0.7", "::2", ""):
+        told = f"must name {re.escape(host)}, got sotto.test, 10.0.0.7, ::1, [*].fl.test; "
+        with pytest.raises(CertificateError, match=told):
+            check_host(given.tls, host)
+    with pytest.raises(CertificateError, match="got no name"):
+        check_host(given.signing, "sotto.test")
     with pytest.raises(CertificateError, match="cannot be read"):
         hostnames_of(b"rubbish")

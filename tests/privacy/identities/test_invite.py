@@ -39,9 +39,61 @@ def test_an_invite_without_a_helper_has_no_key_that_earlier_devices_do_not_know(
     assert invite(helper_certificate=b"a certificate").helper == b"a certificate"
 
 
+def test_an_invite_with_one_address_is_byte_for_byte_what_it_was() -> None:
+    assert invite().encode().decode() == (
+        '{\n  "format_version": 1,\n  "run": "abababababababababababababababab",\n'
+        '  "enrolment_address": "sotto.test:7440",\n  "device_address": "[::1]:7441",\n'
+        '  "ca_certificate": "YSBjZXJ0aWZpY2F0ZQ==",\n'
+        f'  "ca_sha256": "{hashlib.sha256(CA).hexdigest()}",\n'
+        '  "token": "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f",\n  "expires_at": 1800000000.0\n}\n'
+    )
+    assert (invite().enrolment_addresses, invite().device_addresses) == (
+        ("sotto.test:7440",),
+        ("[::1]:7441",),
+    )
+
+
+HOSTS = st.builds(
+    lambda form, number: form.format(number),
+    st.sampled_from(["m{}.sotto.test", "[fe80::{:x}]", "10.0.0.{}"]),
+    st.integers(min_value=1, max_value=254),
+)
+PORTS = st.integers(min_value=1, max_value=65_535)
+
+
+@given(
+    st.lists(st.tuples(HOSTS, PORTS, PORTS), min_size=1, max_size=8, unique_by=lambda each: each[0])
+)
+def test_addresses_come_out_of_an_invite_as_they_went_in(
+    machines: list[tuple[str, int, int]],
+) -> None:
+    enrolment = tuple(f"{host}:{port}" for host, port, _ in machines)
+    devices = tuple(f"{host}:{port}" for host, _, port in machines)
+    others = [
+        {"enrolment_address": each, "device_address": other}
+        for each, other in zip(enrolment[1:], devices[1:], strict=True)
+    ]
+    more = {"other_addresses": others} if others else {}
+
+    made = invite(enrolment_address=enrolment[0], device_address=devices[0], **more)
+    read = msgspec.json.decode(made.encode(), type=Invite)
+
+    assert (read, read.enrolment_addresses, read.device_addresses) == (made, enrolment, devices)
+    assert (b"other_addresses" in made.encode()) is (len(machines) > 1)
+
+
+def others(*hosts: str) -> list[dict[str, str]]:
+    return [{"enrolment_address": f"{host}:1", "device_address": f"{host}:2"} for host in hosts]
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
+        ({"other_addresses": others("b", "b")}, "each address once, got 'b:1' twice"),
+        ({"other_addresses": others("SOTTO.test", "b:")}, 'must be "host:port"'),
+        ({"other_addresses": others(*("b" * n for n in range(1, 9)))}, "1 to 8 addresses, got 9"),
+        ({"other_addresses": [{"enrolment_address": "b:1"}]}, "missing required field"),
+        ({"device_address": "sotto.test:0"}, "port from 1 to 65535"),
         ({"enrolment_address": "sotto.test"}, 'enrolment_address must be "host:port"'),
         ({"device_address": "http://sotto.test:1"}, 'device_address must be "host:port"'),
         ({"ca_certificate": b"another"}, "the file was changed"),
@@ -66,7 +118,11 @@ def test_an_invite_that_cannot_be_used_is_refused(changes: dict[str, object], te
         invite().encode().replace(b'"run"', b'"ran"'),
         invite().encode().replace(b'"format_version": 1', b'"format_version": 2'),
         invite().encode()[:-20],
+        invite(other_addresses=others("b")).encode().replace(b'"b:2"', b'"b:2", "name": "b"'),
+        invite(other_addresses=others("b")).encode().replace(b"[\n", b"[" + b"{}," * 9_000),
+        invite(other_addresses=others("b")).encode().replace(b"[\n", b"[" + b"{}," * 900_000),
     ],
+    ids=lambda content: f"{len(content)} bytes",
 )
 def test_a_file_that_is_no_invite_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "invite.json").write_bytes(content)

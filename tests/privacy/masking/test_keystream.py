@@ -1,5 +1,7 @@
 """Keystreams against single AES blocks, and sums in which masks cancel."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -43,6 +45,25 @@ def test_masks_leave_a_sum_with_the_sum_of_their_keystreams(bits: int) -> None:
 
     expected = messages.astype(np.uint64).sum(axis=0) % 2**bits
     assert np.array_equal(total % np.uint64(2**bits), expected)
+
+
+@pytest.mark.parametrize("parts", [2, 3, 16])
+def test_a_sum_made_in_parts_is_the_sum(parts: int) -> None:
+    seeds = [SEED, bytes(32)]
+    done = []
+
+    def backwards(works: Sequence[Callable[[], None]]) -> None:
+        for work in reversed(works):
+            work()
+            done.append(work)
+
+    in_parts = keystream_sum(seeds, 3 * COUNT, 24, parts=parts, run=backwards)
+
+    assert np.array_equal(in_parts, keystream_sum(seeds, 3 * COUNT, 24))
+    # 210,009 elements are seven blocks of 32,768.
+    assert len(done) == {2: 2, 3: 3, 16: 7}[parts]
+    with pytest.raises(ValueError, match="must have 32 bytes"):
+        keystream_sum([bytes(31)], 0, 24, parts=parts)
 
 
 def test_a_mask_reduced_has_every_value_equally_often() -> None:

@@ -19,6 +19,7 @@ from models.vector.schema import Schema, TensorSpec
 from privacy.clipping.sensitivity import UnprovedSensitivityError
 from privacy.clipping.settings import ClippingSettings
 from privacy.noise.mode import Arrival
+from server.aggregation.closing_workers import ClosingWorkers
 from server.aggregation.registry import build_rule
 from server.aggregation.robust.kept_updates import CHUNK_ELEMENTS, KeptUpdates
 from server.aggregation.robust_settings import (
@@ -227,7 +228,8 @@ def test_chunks_are_handed_out_one_of_each_update_at_a_time() -> None:
     for update in updates:
         kept.append(update, 1.0)
 
-    sizes = [(tuple(rows.shape), rows.untyped_storage().nbytes()) for _, rows in kept.chunks()]
+    chunks = kept.chunks(ClosingWorkers())
+    sizes = [(tuple(rows.shape), rows.untyped_storage().nbytes()) for _, rows in chunks]
 
     # (2^18 + 7) + (2^18 + 5) elements: two whole chunks and twelve elements.
     assert [shape for shape, _ in sizes] == [(3, CHUNK_ELEMENTS), (3, CHUNK_ELEMENTS), (3, 12)]
@@ -239,7 +241,7 @@ def test_what_was_not_asked_for_yet_is_still_on_disk() -> None:
     kept = KeptUpdates(LONG.element_count)
     for update in drawn(11, 3, LONG):
         kept.append(update, 1.0)
-    chunks = kept.chunks()
+    chunks = kept.chunks(ClosingWorkers())
     next(chunks)
 
     kept.close()

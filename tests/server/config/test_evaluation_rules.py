@@ -76,7 +76,7 @@ def released(store: Store, *events: PrivacyEvent) -> None:
 def counted() -> LimitedSum:
     noise = config(more=DEVICES).evaluation.noise
     assert noise is not None
-    total = LimitedSum(noise, "zero-out")
+    total = LimitedSum(noise, "zero-out", of_words=False)
     for _ in range(1000):
         total.add(Counts(token_count=100, log_loss_sum=500.0, top1_hits=20, top3_hits=40))
     return total

@@ -2,19 +2,39 @@ import pytest
 
 from server.config.listen import ListenSettings
 
+EVERYWHERE = "0.0.0.0:7441"
+
 
 @pytest.mark.parametrize(
-    ("settings", "host"),
+    ("settings", "hosts"),
     [
-        (ListenSettings(devices="0.0.0.0:7441", public_host="sotto.example"), "sotto.example"),
-        (ListenSettings(devices="localhost:7441"), "localhost"),
-        (ListenSettings(devices="[::1]:7441"), "::1"),
+        (ListenSettings(devices=EVERYWHERE, public_host="sotto.example"), ("sotto.example",)),
+        (ListenSettings(devices=EVERYWHERE, public_host=("b", "::1", "a")), ("b", "::1", "a")),
+        (ListenSettings(devices="localhost:7441"), ("localhost",)),
+        (ListenSettings(devices="[::1]:7441"), ("::1",)),
     ],
 )
-def test_the_advertised_host_is_the_public_one_or_that_of_the_listener(
-    settings: ListenSettings, host: str
+def test_the_advertised_hosts_are_the_public_ones_or_that_of_the_listener(
+    settings: ListenSettings, hosts: tuple[str, ...]
 ) -> None:
-    assert settings.advertised_host == host
+    assert settings.advertised_hosts == hosts
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [
+        ((), "public_host must give 1 to 8 addresses, got 0"),
+        (tuple(f"m{number}" for number in range(9)), "1 to 8 addresses, got 9"),
+        (("a.example", "A.example"), "each address once"),
+        (("a.example", "b.example:7441"), "without a port, got 'b.example:7441'"),
+        (("a.example", "[::1]"), r"without a port, got '\[::1\]'"),
+        (("a.example", "https://b.example"), "without a port"),
+        (("a.example", ""), "without a port, got ''"),
+    ],
+)
+def test_hosts_that_no_device_could_find_are_refused(hosts: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ListenSettings(public_host=hosts)
 
 
 def test_two_free_ports_may_be_asked_for() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from models.settings.model import schema_of
 from models.text.vocabulary import VocabularyError
+from privacy.identities.certificates import hostnames_of
 from privacy.identities.invite import read_invite
 from privacy.identities.party import Identity
 from server.cli import main
@@ -38,11 +39,11 @@ def test_a_federation_has_keys_a_run_and_a_host(tmp_path: Path) -> None:
     assert b"sotto.test" in certificate
     assert bytes((10, 0, 0, 7)) in certificate
     assert bytes((127, 0, 0, 1)) in certificate
-    assert config.listen.advertised_host == "sotto.test"
+    assert config.listen.advertised_hosts == ("sotto.test", "10.0.0.7")
     (file,) = write_invites(folder, config, tmp_path / "invites")
     invite = read_invite(file)
-    assert invite.device_address == "sotto.test:7441"
-    assert invite.enrolment_address == "sotto.test:7440"
+    assert invite.device_addresses == ("sotto.test:7441", "10.0.0.7:7441")
+    assert invite.enrolment_addresses == ("sotto.test:7440", "10.0.0.7:7440")
     assert invite.ca_certificate == identity.authority
     store = open_store(config.store)
     try:
@@ -143,6 +144,52 @@ def test_invites_need_fixed_ports_and_the_same_model(tmp_path: Path) -> None:
     (tmp_path / "g" / "store.sqlite").write_bytes((tmp_path / "f" / "store.sqlite").read_bytes())
     with pytest.raises(StoreError, match="schema must stay"):
         write_invites(ServerFolder(tmp_path / "g"), other, tmp_path / "invites")
+
+
+@pytest.mark.slow
+def test_a_federation_gets_a_second_machine_with_one_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = found(tmp_path / "f", f"# Mine.\n{TINY}", ["a.test"])
+    folder = ServerFolder(tmp_path / "f")
+    before = folder.config.read_text()
+
+    # A person who only writes the name into the settings is told what is missing, and where.
+    folder.config.write_text(before.replace('"a.test"', '["a.test", "b.test"]'))
+    assert main(["token", str(tmp_path / "f")]) == 1
+    told = capsys.readouterr().err
+    assert "must name b.test, got a.test, localhost, 127.0.0.1, ::1; " in told
+    assert "sotto-server rotate-keys FEDERATION --hostname" in told
+    folder.config.write_text(before)
+    names = ["--hostname", "b.test", "--hostname", "fe80::7", "--hostname", "a.test"]
+    assert main(["rotate-keys", str(tmp_path / "f"), *names]) == 0
+
+    changed = read_config(folder.config)
+    assert changed.listen.public_host == ("b.test", "fe80::7", "a.test")
+    assert folder.config.read_text().splitlines()[0] == "# Mine."
+    (file,) = write_invites(folder, changed, tmp_path / "invites")
+    addresses = ("b.test:7441", "[fe80::7]:7441", "a.test:7441")
+    assert read_invite(file).device_addresses == addresses
+    # A renewal, of which nobody tells the names, keeps them all.
+    rotate_keys(folder, changed, [])
+    names = hostnames_of(Identity.load(folder.identity).tls.certified.der)
+    assert {"a.test", "b.test", "fe80::7", *config.listen.advertised_hosts} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["a.test", "A.test"], "--hostname must give each address once"),
+        (["a.test:7441"], "--hostname must be a name or an address without a port"),
+    ],
+)
+def test_host_names_that_cannot_be_used_found_nothing(
+    tmp_path: Path, names: list[str], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        found(tmp_path / "f", TINY, names)
+
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The coordinator's list of what the helper answered."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from privacy.masking.helper_answer import (
     sign_answer,
 )
 from server.records.helper_answers import HelperAnswers
+from server.records.tenure import Tenure
 
 RUN = b"r" * 16
 
@@ -133,3 +135,32 @@ def test_a_list_outlives_the_authority_that_certified_its_helper(
     assert len(HelperAnswers(tmp_path / "kept", authorities=authorities, run=RUN)) == 2
     with pytest.raises(AnswerError, match="cannot be trusted"):
         HelperAnswers(tmp_path / "kept", authorities=authorities[:1], run=RUN)
+
+
+def test_an_answer_of_a_coordinator_that_woke_up_late_is_not_in_the_list(
+    tmp_path: Path, signer: Signer
+) -> None:
+    answers = signer.answers(1, 2)
+    authorities = [signer.authority.certificate]
+
+    def take_over() -> None:
+        kept = HelperAnswers(tmp_path / "kept", authorities=authorities, run=RUN, tenure=Tenure(6))
+        kept.append(answers[1:])
+
+    # Stopped after it has opened the file and has looked at its clock.
+    meanwhile: list[Callable[[], None]] = []
+
+    def check() -> None:
+        if meanwhile:
+            meanwhile.pop()()
+
+    late = HelperAnswers(
+        tmp_path / "kept", authorities=authorities, run=RUN, tenure=Tenure(5, check)
+    )
+    late.append(answers[:1])
+    meanwhile.append(take_over)
+    late.append(answers[1:])
+
+    again = listed(tmp_path / "kept", signer)
+
+    assert len(again) == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import insert, select
+from sqlalchemy import insert, make_url, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -14,6 +14,7 @@ from server.config.store import StoreSettings
 from server.records.store import Store, StoreError, StoreFullError, check_run, open_store, start_run
 from server.records.tables import clients, contributions, metadata, tokens
 from tests.server.both_stores import on_both_stores
+from tests.server.postgresql_cluster import PostgresqlCluster
 
 RUN = "ab" * 16
 
@@ -105,7 +106,7 @@ def test_a_store_of_a_newer_version_is_refused(store: Store, store_settings: Sto
     with store.write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
 
-    with pytest.raises(StoreError, match=r"newer sotto than this one.* 0005; update sotto"):
+    with pytest.raises(StoreError, match=r"newer sotto than this one.* 0006; update sotto"):
         open_store(store_settings)
 
 
@@ -127,6 +128,25 @@ def test_postgresql_without_its_driver_is_refused_with_a_reason() -> None:
         open_store(StoreSettings(url="postgresql+pg8000://nobody@localhost/none"))
 
 
+@pytest.mark.xdist_group("postgresql")
+def test_what_a_url_leaves_out_postgresqls_library_takes_from_the_environment(
+    postgresql: PostgresqlCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = make_url(postgresql.database().url)
+    for variable, value in (
+        ("PGHOST", str(database.query["host"])),
+        ("PGDATABASE", str(database.database)),
+        ("PGUSER", str(database.username)),
+    ):
+        monkeypatch.setenv(variable, value)
+
+    opened = open_store(StoreSettings(url="postgresql+psycopg://"))
+
+    with opened.read() as connection:
+        assert connection.exec_driver_sql("SELECT current_database()").scalar() == database.database
+    opened.close()
+
+
 def test_the_tables_can_be_made_in_postgresql() -> None:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call] # SQLAlchemy leaves it untyped
 
@@ -137,6 +157,18 @@ def test_the_tables_can_be_made_in_postgresql() -> None:
 
     assert any("blob_bytes BIGINT" in text for text in tables)
     assert sum("UNIQUE" in text and "WHERE state <> 'expired'" in text for text in indexes) == 2
+
+
+@pytest.mark.parametrize(
+    "store_settings",
+    [pytest.param("postgresql", marks=pytest.mark.xdist_group("postgresql"))],
+    indirect=True,
+)
+def test_a_full_disk_of_postgresql_is_told_as_one(store: Store) -> None:
+    full = "DO $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$"
+
+    with pytest.raises(StoreFullError, match="free some space"), store.write() as connection:
+        connection.exec_driver_sql(full)
 
 
 def test_a_full_disk_keeps_nothing_of_the_transaction(store: Store) -> None:

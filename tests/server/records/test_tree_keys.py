@@ -1,5 +1,6 @@
 """The sealed secret of correlated noise opens under the settings that its noise followed from."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,3 +54,22 @@ def test_another_mechanism_or_other_buffers_do_not_open_it(
 
     with pytest.raises(StoreError, match="noise was drawn under other settings"):
         drawn(tmp_path, store, changed)
+
+
+def test_a_key_that_another_process_drew_meanwhile_stays(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ServerFolder(tmp_path)
+    link = os.link
+
+    def late(source: Path, target: Path) -> None:
+        folder.noise_secret.write_bytes(b"s" * 32)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", late)
+
+    first = drawn(tmp_path, store, BUFFERS)
+
+    assert folder.noise_secret.read_bytes() == b"s" * 32
+    assert drawn(tmp_path, store, BUFFERS) == first
+    assert [path.name for path in tmp_path.glob(".noise*")] == []

@@ -281,9 +281,52 @@ def test_an_acknowledged_update_is_not_lost_for_want_of_a_descriptor(
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
         with pytest.raises(OSError, match="Too many open files"):
-            list(opener.each([sealed]))
+            opened_of(opener, sealed)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    (opened,) = [update is not None for update in opener.each([sealed])]
-    assert opened
+    assert opened_of(opener, sealed) == [pytest.approx(0.01)]
+
+
+def opened_of(opener: UpdateOpener, sealed: SealedUpdate) -> list[float | None]:
+    with (
+        opener.workers() as workers,
+        opener.ahead([sealed], lambda update: float(update[0]), workers) as opened,
+    ):
+        return list(opened)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 16])
+def test_sealed_updates_come_in_their_order_from_any_number_of_workers_around_a_broken_one(
+    parties: Parties, in_hand: RoundInHand, tmp_path: Path, workers: int
+) -> None:
+    files = []
+    for slot in range(6):
+        files.append(
+            send(
+                tmp_path / f"{slot}.sealed",
+                in_hand,
+                upload(slot / 8),
+                context=in_hand.uplink_context("device-0001", slot, NONCE),
+                sender=parties.devices[0],
+                recipient=parties.coordinator,
+            )
+        )
+    broken = files[2].path.read_bytes()
+    files[2].path.write_bytes(broken[:-1] + bytes([broken[-1] ^ 1]))
+    files[4].path.unlink()
+    opener = UpdateOpener(
+        update_formats(in_hand.plan),
+        parties.coordinator,
+        buffer_count=64,
+        worker_count=workers,
+    )
+
+    for _ in range(2):
+        with (
+            opener.workers() as crew,
+            opener.ahead(files, lambda update: float(update[0]), crew) as opened,
+        ):
+            assert crew.count == workers
+            assert list(opened) == [0.0, 1 / 8, None, 3 / 8, None, 5 / 8]
+        opener.forget()

@@ -5,6 +5,7 @@ from threading import Barrier, Lock
 
 import pytest
 
+from server.aggregation.closing_workers import buffers_wanted
 from server.uplink.update_buffers import UpdateBuffers, buffer_count_for
 
 
@@ -76,3 +77,28 @@ def test_memory_is_bounded_whatever_the_cohort(
     update_bytes: int, cohort_size: int | None, count: int
 ) -> None:
     assert buffer_count_for(update_bytes, cohort_size) == count
+
+
+@pytest.mark.parametrize(
+    ("update_bytes", "cohort_size", "workers", "count", "for_closing"),
+    [
+        (4 << 20, 10, 2, 14, 4),  # all of the cohort is opened on arrival, and four close
+        (4 << 20, 1000, 2, 16, 4),
+        (4 << 20, 3, 2, 7, 3),  # no close of three has more than half of what lies open
+        (4 << 20, 1000, 16, 64, 32),  # two a worker
+        (40 << 20, 1000, 16, 12, 6),  # 512 MiB
+        (1 << 30, 1000, 16, 2, 2),
+    ],
+)
+def test_a_close_has_about_two_buffers_a_worker_and_arrivals_have_the_others(
+    update_bytes: int, cohort_size: int, workers: int, count: int, for_closing: int
+) -> None:
+    wanted = buffers_wanted(workers)
+
+    assert buffer_count_for(update_bytes, cohort_size, closing=wanted) == count
+    buffers = UpdateBuffers(count, 8, closing=wanted)
+    assert buffers.for_closing == for_closing
+    taken = []
+    while (buffer := buffers.take_spare("an attempt")) is not None:
+        taken.append(buffer)
+    assert len(taken) == count - for_closing

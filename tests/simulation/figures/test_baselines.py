@@ -24,8 +24,8 @@ def test_a_unigram_adds_one_to_every_count() -> None:
     counts = model.score([stream(A, C)])
     assert counts.token_count == 2
     assert counts.log_loss_sum == pytest.approx(-math.log(3 / 9) - math.log(1 / 9))
-    # The three most frequent are A, EOS and B: C is not among them.
-    assert (counts.top1_hits, counts.top3_hits) == (1, 1)
+    # The three most frequent words are A, B and C, for an end is no word: the first and the third.
+    assert (counts.top1_hits, counts.top3_hits) == (1, 2)
 
 
 def test_an_unknown_word_is_scored_and_never_suggested() -> None:
@@ -35,6 +35,52 @@ def test_an_unknown_word_is_scored_and_never_suggested() -> None:
 
     assert counts.log_loss_sum == pytest.approx(-math.log(5 / 11))
     assert counts.top3_hits == 0
+
+
+def test_a_baseline_is_counted_as_a_strip_is_read() -> None:
+    # What follows A: an end three times, B twice, C once. After A a strip shows B, then C.
+    train = [stream(A, EOS, A, EOS, A, EOS, A, B, EOS, A, B, EOS, A, C, EOS)]
+    model = InterpolatedBigram(train, train, VOCABULARY_SIZE)
+    test = stream(A, C, EOS, A, UNK, EOS, A, EOS)
+
+    counts = model.score([test])
+
+    # A every time after an end, C once among three; <unk> is typed and missed.
+    assert (counts.token_count, counts.word_count, counts.unknown_count) == (8, 5, 1)
+    assert (counts.top1_hits, counts.top3_hits) == (3, 4)
+    assert (counts.top1_recall, counts.top3_recall) == (3 / 5, 4 / 5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_bigram_is_counted_alike_in_plain_python(seed: int) -> None:
+    size, draw = 9, np.random.default_rng(seed)
+    train, valid, test = (draw.choice(size, count, p=_zipf(size)) for count in (300, 100, 100))
+    model = InterpolatedBigram([train], [valid], size)
+
+    counts = model.score([test])
+
+    # The probability of any pair, as the model's own loss gives it; the rest by hand.
+    def loss(*pair: int) -> float:
+        return model.score([stream(*pair)]).log_loss_sum
+
+    typed = first = three = 0
+    for context, target in zip([EOS, *test.tolist()], test.tolist(), strict=False):
+        if target == EOS:
+            continue
+        before = loss(context)
+        shown = sorted(range(2, size), key=lambda word: (loss(context, word) - before, word))[:3]
+        typed += 1
+        first += target == shown[0]
+        three += target in shown
+    assert counts.word_count == typed < 100
+    assert (counts.top1_hits, counts.top3_hits) == (first, three)
+    assert 0 < first < three < typed
+
+
+def _zipf(size: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    shares = np.reciprocal(1.0 + np.arange(size, dtype=np.float64))
+    normalised: np.ndarray[tuple[int], np.dtype[np.float64]] = shares / shares.sum()
+    return normalised
 
 
 def test_a_bigram_mixes_what_followed_with_how_often_words_occur() -> None:

@@ -47,6 +47,21 @@ def test_a_client_with_nothing_to_score_counts_nowhere() -> None:
     assert figures["accuracy_clients_mean"] == 0.5
 
 
+def test_beside_recall_of_words_stands_what_the_list_lacks() -> None:
+    # a types ten words, of which the list lacks two, and ends two sentences; b types nothing.
+    own = {
+        "a": Counts(token_count=12, top1_hits=4, top3_hits=6, end_count=2, unknown_count=2),
+        "b": Counts(token_count=3, end_count=3),
+    }
+
+    figures = client_figures(own, is_text=True, of_words=True)
+
+    assert (figures["accuracy"], figures["accuracy_clients_mean"]) == (0.4, 0.4)
+    assert (figures["top3_recall"], figures["unknown_words"]) == (0.6, 0.2)
+    assert (figures["listed_top1_recall"], figures["listed_top3_recall"]) == (0.5, 0.75)
+    assert "unknown_words" not in client_figures(own, is_text=True)
+
+
 def test_sequences_are_told_as_wholes_too() -> None:
     counts = {
         "a": Counts(token_count=6, top1_hits=5, sequence_count=2, exact_matches=1),

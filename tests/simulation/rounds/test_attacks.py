@@ -215,9 +215,9 @@ def test_a_backdoor_is_measured_by_the_rank_of_its_target() -> None:
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.zero_()
-        network.output_bias.copy_(torch.tensor([0.0, 1.0, 5.0, 2.0, 3.0, 4.0]))
+        network.output_bias.copy_(torch.tensor([9.0, 8.0, 5.0, 2.0, 3.0, 4.0]))
 
-    # Whatever came before, the words rank 2, 5, 4, 3, 1, 0.
+    # Whatever came before, a strip ranks the words 2, 5, 4, 3, and shows no <unk> and no <eos>.
     assert backdoor_figures(network, [3, 4]) == {"backdoor_rank": 3, "backdoor_top3": 1}
     assert backdoor_figures(network, [5, 5, 3]) == {"backdoor_rank": 4, "backdoor_top3": 0}
 

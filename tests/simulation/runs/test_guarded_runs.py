@@ -368,6 +368,9 @@ SHOWN = {
     "valid_perplexity",
     "valid_top1_recall",
     "valid_top3_recall",
+    "valid_unknown_words",
+    "valid_listed_top1_recall",
+    "valid_listed_top3_recall",
 }
 
 

@@ -14,7 +14,7 @@ from simulation.figures.threshold import Threshold
 from simulation.population.population import Population, PopulationError
 from simulation.runs.checkpoint import CheckpointError
 from simulation.runs.runner import RunOptions, run_simulation
-from simulation.workers.processes import WorkerError
+from simulation.workers.engine import WorkerError
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
 TIMES = {"round_s", "evaluation_s"}

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,12 @@ def test_a_table_gives_the_mean_and_the_spread_over_seeds(tmp_path: Path) -> Non
     grid = cells(TABLES, [parse_override("aggregation.attention_strength=0,1")])
 
     rows = run_sweep(
-        grid, [1, 2, 3], tmp_path, figure="test_perplexity", threshold=None, run_cell=score
+        grid,
+        [1, 2, 3],
+        tmp_path,
+        figure="test_perplexity",
+        threshold=None,
+        start_cell=partial(partial, score),
     )
 
     # 101, 102, 103 and 111, 112, 113: means 102 and 112, sample standard deviation 1.
@@ -67,7 +73,9 @@ def test_a_figure_that_runs_do_not_report_is_refused(tmp_path: Path) -> None:
     grid = cells(TABLES, [parse_override("aggregation.attention_strength=0")])
 
     with pytest.raises(ValueError, match=r"reports no speed; choose one of \['test_perplexity'\]"):
-        run_sweep(grid, [1], tmp_path, figure="speed", threshold=None, run_cell=score)
+        run_sweep(
+            grid, [1], tmp_path, figure="speed", threshold=None, start_cell=partial(partial, score)
+        )
 
 
 @pytest.mark.slow
@@ -88,7 +96,7 @@ def test_a_seed_that_diverged_is_lost_and_the_mean_is_over_the_others(
         tmp_path,
         figure="test_perplexity",
         threshold=None,
-        run_cell=run_cell,
+        start_cell=partial(partial, run_cell),
     )
 
     # 101 and 103: mean 102, sample standard deviation √2.
@@ -137,7 +145,7 @@ def test_a_run_that_misses_the_threshold_is_counted_and_not_averaged(tmp_path: P
         tmp_path,
         figure="",
         threshold=Threshold("valid_perplexity", 100),
-        run_cell=write_rounds,
+        start_cell=partial(partial, write_rounds),
     )
 
     assert (row.mean, row.seeds, row.missed) == (2.0, [1], [2])

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from privacy.accounting.private_selection import epsilon_of_best
+from simulation.commands.runs import Request
 from simulation.population.population import TextPopulation
+from simulation.tuning.private_command import tune_privately
 from simulation.tuning.private_search import PrivateSearch, check_varied, search_privately
 from simulation.tuning.space import Choices, Space, make_space, parse_dimension
 
@@ -109,3 +111,17 @@ def test_what_epsilon_depends_on_may_not_vary(searched: str) -> None:
 
 def test_what_epsilon_does_not_depend_on_may_vary() -> None:
     check_varied(space("clipping_norm=1..5", "attention_strength=0.1,0.5"))
+
+
+def test_a_cluster_is_refused_because_it_would_tell_how_many_runs_there_were() -> None:
+    request = Request("keyboard-tiny", None, [], None, None, engine="ray")
+
+    with pytest.raises(ValueError, match="--engine ray cannot search on private data"):
+        tune_privately(
+            request,
+            score_text=Path("public.txt"),
+            expected_runs=2.0,
+            target_epsilon=8.0,
+            rules=["mean"],
+            searched={},
+        )

@@ -1,6 +1,7 @@
 """Clients that are trained together come to what each comes to by itself, up to rounding."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,10 @@ from models.tasks.image_classification import LabelledImages
 from privacy.noise.settings import NoNoise, PrivacySettings
 from simulation.workers.batched_training import BatchedTrainer, ClientWork
 from simulation.workers.dropout_masks import DropoutMasks
+from simulation.workers.engine import WorkerError
 from simulation.workers.jobs import Trained
+from simulation.workers.local import LocalWorkers
 from simulation.workers.pool import WorkerPool
-from simulation.workers.processes import WorkerError
 from simulation.workers.state_shelf import StateShelf
 from simulation.workers.together import TogetherError
 
@@ -290,7 +292,7 @@ def pool_round(
         worker_count=worker_count,
         states=shelf,
         together=together,
-        device=device,
+        engine=partial(LocalWorkers, device=device),
     ) as pool:
         return [
             result._replace(update=None if result.update is None else result.update.clone())

@@ -15,9 +15,9 @@ from models.plan.plan import Plan
 from server.config.plans import make_plan
 from simulation.config.simulation import SimulationConfig
 from simulation.population.population import Population
+from simulation.workers.engine import WorkerError
 from simulation.workers.jobs import Trained
 from simulation.workers.pool import WorkerPool
-from simulation.workers.processes import WorkerError
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, object]]]
 

@@ -1,9 +1,9 @@
 /** Say which model suggests or speaks, from which round, and what its training cost in privacy. */
 
-const QUALITY = /recall|perplexity|^mel_l1$/;
+const QUALITY = /recall|unknown_words|perplexity|^mel_l1$/;
 const MODEL = { spent: "Privacy spent", promise: "Promise for the whole run" };
 const VOCODER = { spent: "Privacy spent on the vocoder", promise: "Promise for the vocoder's run" };
-const PERCENT = /recall/;
+const PERCENT = /recall|unknown_words/;
 
 /** Return names and values to be shown of a keyboard. */
 export function factsOf({ description, version, graph, bytes, openedMs }) {

@@ -4,7 +4,12 @@ import math
 
 import pytest
 
-from export.serve.promotion.gate import GateError, believed_figure, judge
+from export.serve.promotion.gate import (
+    GateError,
+    believed_figure,
+    check_counted_alike,
+    judge,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,3 +61,15 @@ def test_a_bundle_s_figures_are_believed_if_they_say_how_good_it_is() -> None:
             believed_figure(metric, figures, round_number=3)
     with pytest.raises(GateError, match=r"it has none$"):
         believed_figure("round", {"round": 3}, round_number=3)
+
+
+def test_recall_of_before_words_alone_is_compared_with_its_like_only() -> None:
+    before = {"valid_top3_recall": 0.22, "valid_perplexity": 90.0}
+    now = {"valid_top3_recall": 0.18, "valid_unknown_words": 0.05, "valid_perplexity": 90.0}
+
+    check_counted_alike("valid_top3_recall", before, before)
+    check_counted_alike("valid_top3_recall", now, now)
+    check_counted_alike("valid_perplexity", before, now)
+    check_counted_alike("top3_recall", now)
+    with pytest.raises(GateError, match=r"before words alone.*--held-out, or compare perplexity"):
+        check_counted_alike("valid_top3_recall", before, now)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 
 from export.bundles.keyboard_bundle import load_bundle
 from export.making.keyboard import KeyboardKind
@@ -21,9 +22,13 @@ from export.serve.folder.tokens import make_tokens, read_tokens
 from export.serve.folder.versions import read_versions
 from export.serve.promotion import keyboard as promotion
 from export.serve.promotion.recall import Recall, measure_recall
+from models.networks.flat_parameters import load_parameters
+from models.networks.registry import build_network
+from models.settings.model import schema_of
+from models.tasks.next_word import NextWord
 from models.text.vocabulary import Vocabulary
 from models.vector.codec import FlatVector
-from tests.export.conftest import Federation, write_release
+from tests.export.conftest import SETTINGS, WORDS, Federation, write_release
 from tests.export.serve.running_server import serving_folder, wait_until
 
 Json = dict[str, object]
@@ -181,7 +186,7 @@ def test_a_second_promotion_waits_for_the_first_and_says_so(
 
 
 def test_recall_counts_what_the_keyboard_would_show(
-    bundles: dict[int, Path], vocabulary: Vocabulary
+    bundles: dict[int, Path], vocabulary: Vocabulary, parameters: FlatVector
 ) -> None:
     bundle = load_bundle(bundles[3])
     graph = NextWordGraph(bundle.graph)
@@ -199,6 +204,36 @@ def test_recall_counts_what_the_keyboard_would_show(
         text = text.rstrip() + "\n"
     assert (found.words, found.top1_hits, found.top3_hits) == (9, *hits)
     assert found.top1_recall == hits[0] / 9 > 0
+    # A federation's own figures are counted alike, by torch.
+    flat = parameters.copy()
+    flat[schema_of(SETTINGS).slices["output.bias"]][WORDS.index("go")] = 50
+    network = build_network(SETTINGS)
+    load_parameters(network, schema_of(SETTINGS), torch.from_numpy(flat))
+    stream = torch.tensor(vocabulary.token_stream(sentences))
+    counts = NextWord().evaluate(network, [stream])
+    assert (counts.word_count, counts.top1_hits, counts.top3_hits) == (9, *hits)
+    assert counts.top3_recall == found.top3_recall
+
+
+def test_recall_of_before_words_alone_passes_no_gate_beside_recall_of_now(
+    *,
+    folder: ServingFolder,
+    tmp_path: Path,
+    vocabulary: Vocabulary,
+    parameters: FlatVector,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # Round 3 has a recall of 0.20 from before; this one would be better, and was counted since.
+    figures = {"top3_recall": 0.3, "unknown_words": 0.1, "valid_perplexity": 36.0}
+    changes: Json = {"round": 6, "metrics": figures}
+    write_release(tmp_path / "release", vocabulary, parameters, changes=changes)
+    bundle = tmp_path / "6.zip"
+    export_bundle(KeyboardKind(["en"]), read_release(tmp_path / "release"), bundle)
+    asked = ["promote", str(folder.root), str(bundle)]
+
+    assert main(asked) == 1
+    assert "counted before words alone" in capsys.readouterr().err
+    assert main([*asked, "--metric", "valid_perplexity"]) == 0
 
 
 @pytest.mark.parametrize(
