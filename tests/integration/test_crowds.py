@@ -30,14 +30,18 @@ _SETTINGS, _PING, _WINDOW_UPDATE, _INITIAL_WINDOW = 4, 6, 8, 4
 
 
 def serve_few(
-    root: Path, log: Path, failpoint: str | None, ready: "Connection[None, None]"
+    root: Path,
+    log: Path,
+    failpoint: str | None,
+    ready: "Connection[None, None]",
+    machine: serving_process.Machine | None,
 ) -> None:
     """Serve with places for two uploads, which nobody loses for standing still."""
     from server.uplink import acceptance
 
     line = TransferLine(PLACES * PIECE_BYTES, still_s=LIMIT_S)
     setattr(acceptance, "TransferLine", lambda _: line)  # noqa: B010  # mypy lets no class be one
-    _serve(root, log, failpoint, ready)
+    _serve(root, log, failpoint, ready, machine)
 
 
 _serve = serving_process._serve
