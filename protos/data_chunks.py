@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from protos import federation_pb2 as pb
 
-RESUMED_PIECE_BYTES = 256 << 10
-"""Data of a chunk once a connection was lost: of what breaks off, only whole chunks are kept."""
+PIECE_BYTES = 256 << 10
+"""Data of a chunk, which lies in memory until it is whole, and is lost if the line breaks."""
 
 Kind = Callable[..., pb.ModelChunk | pb.UploadChunk]
 """A chunk's class."""

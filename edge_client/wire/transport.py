@@ -20,15 +20,11 @@ from edge_client.wire.refusal import UnreachableError, failure_of
 from edge_client.wire.refusal_lines import LINES, told_code
 from privacy.foundation.atomic_files import BytesLike
 from privacy.identities.chains import split_chain
-from privacy.sealing.chunk_digest import CHUNK_BYTES
-from privacy.sealing.header import PREFIX_BYTES, TAG_BYTES
 from protos import federation_pb2 as wire
-from protos.data_chunks import RESUMED_PIECE_BYTES, large_data, start_of
+from protos.data_chunks import PIECE_BYTES, large_data, start_of
 from protos.federation_pb2_grpc import EnrolmentStub, FederationStub
 from protos.version import PLAN_VERSION, PROTOCOL_VERSION
 
-# One sealed chunk a piece, so that whoever opens it copies nothing; the first has the prefix too.
-PIECE_BYTES = CHUNK_BYTES + TAG_BYTES
 CALL_TIMEOUT_S = 30.0
 VOCABULARY_LIMIT_BYTES = 16 << 20
 _FEDERATION = wire.DESCRIPTOR.services_by_name["Federation"].full_name
@@ -252,13 +248,10 @@ def chunk_data(message: bytes) -> memoryview:
 def encoded_chunks(file: RawIOBase | BufferedIOBase, nonce: bytes, offset: int) -> Iterator[bytes]:
     """Yield the rest of an unbuffered file as ``UploadChunk``; the first one names the lease."""
     head = wire.UploadChunk(lease_nonce=nonce, offset=offset).SerializeToString()
-    memory = memoryview(bytearray(PREFIX_BYTES + PIECE_BYTES))
-    # The rest of an upload is opened at its commit, so nothing asks for whole sealed chunks.
-    usual = RESUMED_PIECE_BYTES if offset else PIECE_BYTES
-    wanted = usual if offset else len(memory)
-    while count := file.readinto(memory[:wanted]):
+    memory = memoryview(bytearray(PIECE_BYTES))
+    while count := file.readinto(memory):
         yield encode_chunk(head, memory[:count])
-        head, wanted = b"", usual
+        head = b""
 
 
 def encode_chunk(head: bytes, data: BytesLike) -> bytes:

@@ -7,7 +7,7 @@ from protos.refusals import RefusalCode
 from server.devices.refused_calls import RefusedError
 
 PIECE_S = 45.0
-"""Seconds for each piece of a stream, which has about 1 MiB: a link of 23 KB/s keeps up."""
+"""Seconds for each piece of a stream, which has 256 KiB: a link of 6 KB/s keeps up."""
 MESSAGE_S = 10.0
 """Seconds for a call's one small message after its headers."""
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from protos.data_chunks import PIECE_BYTES
 from protos.refusals import RefusalCode
 from server.devices.paced_call import PacedCall
 from server.devices.refused_calls import RefusedError
@@ -19,8 +20,6 @@ from server.devices.refused_calls import RefusedError
 MOST_TRANSFERS = 256
 """Transfers of one direction at a time, however small each is."""
 
-# A piece of a transfer: 1 MiB and the head of a sealed message.
-_PIECE_BYTES = (1 << 20) + (2 << 10)
 _STILL_S = 20.0
 _LOOK_EVERY_S = 1.0
 _STILL = "nothing came or went while others waited; go on where it stopped"
@@ -58,7 +57,7 @@ class TransferLine:
         Raises:
             RefusedError: If no piece comes or goes in time.
         """
-        held = max(min(transfer_bytes, _PIECE_BYTES), self._most_bytes // MOST_TRANSFERS)
+        held = max(min(transfer_bytes, PIECE_BYTES), self._most_bytes // MOST_TRANSFERS)
         await self._until_called(held)
         call = PacedCall()
         try:

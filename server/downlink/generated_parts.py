@@ -16,12 +16,11 @@ from privacy.foundation.atomic_files import write_chunks_atomically
 from privacy.identities.certificates import CertifiedKey
 from privacy.identities.party import Identity
 from privacy.sealing.envelope import Direction, MessageContext, seal, sealed_bytes
+from protos.data_chunks import PIECE_BYTES
 from server.downlink.sealed_once import encode_chunk
 from server.machine.answers import Lease
 from server.records.threads import Threads
 from server.releases.method_state import MethodState
-
-_PIECE_BYTES = 1 << 20
 
 
 class GeneratedParts:
@@ -105,5 +104,5 @@ class GeneratedParts:
 def _chunks(path: Path, offset: int) -> Iterator[bytes]:
     with path.open("rb", buffering=0) as file:
         file.seek(offset)
-        while piece := file.read(_PIECE_BYTES):
+        while piece := file.read(PIECE_BYTES):
             yield encode_chunk(piece)

@@ -18,7 +18,7 @@ from privacy.sealing.envelope import (
     sealed_bytes,
 )
 from protos import federation_pb2 as pb
-from protos.data_chunks import RESUMED_PIECE_BYTES, start_of
+from protos.data_chunks import PIECE_BYTES, start_of
 
 
 class Downlink:
@@ -28,7 +28,7 @@ class Downlink:
         """Encrypt the body; takes the time to encrypt a model."""
         self.total_bytes = sealed_bytes(body.payload_bytes)
         self._body = body
-        self._messages = [(len(chunk), encode_chunk(chunk)) for chunk in body.views()]
+        self._messages = [message for chunk in body.views() for message in _messages(chunk)]
         self._slips: dict[bytes, bytes] = {}
 
     @classmethod
@@ -57,18 +57,13 @@ class Downlink:
         return cls(seal_body(payload, context, sender=sender))
 
     def pieces(self, recipient: CertifiedKey, offset: int) -> Iterator[bytes]:
-        """Yield one device's message from a byte offset on, as encoded ``ModelChunk`` messages.
-
-        The rest of one, after a lost connection, comes in smaller messages than a whole one.
-        """
-        slip, is_rest = self._slip(recipient), offset > 0
+        """Yield one device's message from a byte offset on, as encoded ``ModelChunk`` messages."""
+        slip = self._slip(recipient)
         for size, message in ((len(slip), encode_chunk(slip)), *self._messages):
             if offset >= size:
                 offset -= size
-            elif is_rest:
-                data = memoryview(message)[offset - size :]
-                for start in range(0, len(data), RESUMED_PIECE_BYTES):
-                    yield encode_chunk(data[start : start + RESUMED_PIECE_BYTES])
+            elif offset:
+                yield encode_chunk(memoryview(message)[offset - size :])
                 offset = 0
             else:
                 yield message
@@ -79,6 +74,13 @@ class Downlink:
         if slip is None:
             slip = self._slips[recipient.sha256] = self._body.for_recipient(recipient)
         return slip
+
+
+def _messages(chunk: memoryview) -> Iterator[tuple[int, bytes]]:
+    """Yield the size and the encoded message of each piece of a sealed chunk."""
+    for start in range(0, len(chunk), PIECE_BYTES):
+        piece = chunk[start : start + PIECE_BYTES]
+        yield len(piece), encode_chunk(piece)
 
 
 def encode_chunk(data: BytesLike) -> bytes:

@@ -9,6 +9,7 @@ from models.text.vocabulary import Vocabulary
 from privacy.foundation.rate_limit import RateLimit
 from protos import federation_pb2 as pb
 from protos import federation_pb2_grpc as pb_grpc
+from protos.data_chunks import PIECE_BYTES
 from protos.refusals import RefusalCode
 from server.config.federation import FederationConfig
 from server.coordinating.desk import DeviceDesk
@@ -18,8 +19,7 @@ from server.devices.transfer_line import TransferLine
 from server.devices.upload_piece import UploadPiece
 from server.services.admission import check_device
 
-_PIECE_BYTES = 1 << 20
-MOST_LEAVING_BYTES = 32 << 20
+MOST_LEAVING_BYTES = 64 << 20
 """Bytes of models that may be on their way out of memory at a time."""
 # A renewal is three signatures and two flushed transactions; an honest device asks a few times a
 # year, and again when the answer was lost.
@@ -86,8 +86,8 @@ class FederationService(pb_grpc.FederationServicer):
                     RefusalCode.UNKNOWN_VOCABULARY, "no plan of this federation has that word list"
                 )
             encoded = words.to_bytes()
-            for start in range(0, len(encoded), _PIECE_BYTES):
-                yield pb.VocabularyChunk(data=encoded[start : start + _PIECE_BYTES])
+            for start in range(0, len(encoded), PIECE_BYTES):
+                yield pb.VocabularyChunk(data=encoded[start : start + PIECE_BYTES])
 
     async def OpenUpload(  # noqa: N802
         self, request: pb.OpenUploadRequest, context: _Context

@@ -16,14 +16,14 @@ import pytest
 
 from benchmarks.parts.strangers_on_the_wire import Line
 from protos import federation_pb2 as pb
+from protos.data_chunks import PIECE_BYTES
 from server.devices.transfer_line import TransferLine
 from tests.integration import serving_process
 from tests.integration.device import Device, next_lease
 from tests.integration.federation import Federation, settings
 from tests.integration.real_device import LIMIT_S
 
-# 1 MiB and what stands before it, two at a time.
-PIECE_BYTES = (1 << 20) + (2 << 10)
+# Two pieces at a time.
 PLACES = 2
 SLOW_DEVICES, STREAMS = 6, 8
 _SETTINGS, _PING, _WINDOW_UPDATE, _INITIAL_WINDOW = 4, 6, 8, 4

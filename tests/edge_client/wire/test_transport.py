@@ -11,12 +11,12 @@ import pytest
 
 from edge_client.jobs.job import Evaluated
 from edge_client.wire.refusal import UnreachableError
-from edge_client.wire.transport import CHANNEL_OPTIONS, PIECE_BYTES, Transport
+from edge_client.wire.transport import CHANNEL_OPTIONS, Transport
 from privacy.identities.authority import CertificateAuthority
 from privacy.identities.party import Identity
 from protos import federation_pb2 as wire
 from protos import federation_pb2_grpc as wire_grpc
-from protos.data_chunks import RESUMED_PIECE_BYTES
+from protos.data_chunks import PIECE_BYTES
 from server.services import listeners
 from tests.privacy.conftest import RUN, enrol
 
@@ -71,7 +71,7 @@ async def connected(
     breaking: BreakingCoordinator, device: Identity, coordinator: Identity
 ) -> AsyncIterator[Transport]:
     """Connect a device to a coordinator that listens while the block lasts."""
-    server = grpc.aio.server(options=[("grpc.max_receive_message_length", 2 * PIECE_BYTES)])
+    server = grpc.aio.server(options=[("grpc.max_receive_message_length", 8 * PIECE_BYTES)])
     wire_grpc.add_FederationServicer_to_server(breaking, server)
     keys = [(coordinator.tls_key_pem, coordinator.tls_certificate_pem)]
     credentials = grpc.ssl_server_credentials(keys, coordinator.authority_pem, True)
@@ -141,4 +141,4 @@ def test_an_upload_that_breaks_counts_what_was_sent_and_no_more(
 
     counted = asyncio.run(asyncio.wait_for(upload(sealed, device, coordinator), 30))
 
-    assert RESUMED_PIECE_BYTES <= counted < TOTAL - OFFSET
+    assert PIECE_BYTES <= counted < TOTAL - OFFSET

@@ -7,11 +7,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_client.wire.transport import PIECE_BYTES, chunk_data, encoded_chunks
-from privacy.sealing.chunk_digest import CHUNK_BYTES
-from privacy.sealing.header import PREFIX_BYTES, sealed_bytes
+from edge_client.wire.transport import chunk_data, encoded_chunks
 from protos import federation_pb2 as pb
-from protos.data_chunks import RESUMED_PIECE_BYTES
+from protos.data_chunks import PIECE_BYTES
 
 
 @given(data=st.binary(min_size=1, max_size=400), nonce=st.binary(min_size=16, max_size=16))
@@ -22,7 +20,7 @@ def test_chunks_are_encoded_as_protobuf_encodes_them(data: bytes, nonce: bytes) 
 
 
 def test_only_the_first_chunk_names_the_lease_and_the_offset() -> None:
-    data = bytes(2 * RESUMED_PIECE_BYTES + 5)
+    data = bytes(2 * PIECE_BYTES + 5)
 
     chunks = [
         pb.UploadChunk.FromString(chunk)
@@ -67,25 +65,13 @@ def test_the_last_of_two_data_fields_counts_as_in_protobuf() -> None:
     assert chunk_data(twice) == bytes(20_000)
 
 
-def test_each_piece_but_the_first_is_one_sealed_chunk() -> None:
-    payload_bytes = 2 * CHUNK_BYTES + 5
-    data = bytes(sealed_bytes(payload_bytes))
+@pytest.mark.parametrize("offset", [0, 1 << 20])
+def test_an_upload_goes_in_pieces_of_a_quarter_of_a_mebibyte(offset: int) -> None:
+    data = bytes(2 * PIECE_BYTES + 5)
 
     sizes = [
         len(pb.UploadChunk.FromString(chunk).data)
-        for chunk in encoded_chunks(io.BytesIO(data), b"n" * 16, offset=0)
-    ]
-
-    # Slip, header and signature go with the first; 16 bytes are a chunk's tag.
-    assert sizes == [PREFIX_BYTES + CHUNK_BYTES + 16, CHUNK_BYTES + 16, 5 + 16]
-
-
-def test_the_rest_after_a_lost_connection_goes_in_pieces_of_a_quarter_of_a_mebibyte() -> None:
-    data = bytes(2 * RESUMED_PIECE_BYTES + 5)
-
-    sizes = [
-        len(pb.UploadChunk.FromString(chunk).data)
-        for chunk in encoded_chunks(io.BytesIO(data), b"n" * 16, offset=1 << 20)
+        for chunk in encoded_chunks(io.BytesIO(data), b"n" * 16, offset)
     ]
 
     assert sizes == [262_144, 262_144, 5]

@@ -5,11 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from protos.data_chunks import PIECE_BYTES as PIECE
 from protos.refusals import RefusalCode
 from server.devices.refused_calls import RefusedError
 from server.devices.transfer_line import TransferLine
-
-MIB = 1 << 20
 
 
 async def settle() -> None:
@@ -53,11 +52,17 @@ def test_places_go_in_the_order_in_which_they_were_asked_for_and_a_small_one_ove
     None
 ):
     async def scene(transfers: Transfers) -> None:
-        for name, size in (("a", MIB), ("b", MIB), ("c", MIB), ("small", 1), ("d", MIB)):
+        for name, size in (
+            ("a", PIECE),
+            ("b", PIECE),
+            ("c", PIECE),
+            ("small", 1),
+            ("d", PIECE),
+        ):
             await transfers.start(name, size)
-        # Two of 1 MiB fit into 2.5; the small one would, and waits behind the third.
+        # Two pieces fit into two and a half; the small one would, and waits behind the third.
         assert transfers.began == ["a", "b"]
-        assert (transfers.line.held_bytes, transfers.line.waiting) == (2 * MIB, 3)
+        assert (transfers.line.held_bytes, transfers.line.waiting) == (2 * PIECE, 3)
 
         await transfers.end("b")
         assert transfers.began == ["a", "b", "c", "small"]
@@ -68,44 +73,47 @@ def test_places_go_in_the_order_in_which_they_were_asked_for_and_a_small_one_ove
         await transfers.end("small")
         assert (transfers.line.held_bytes, transfers.line.waiting) == (0, 0)
 
-    with_line(TransferLine(5 * MIB // 2), scene)
+    with_line(TransferLine(5 * PIECE // 2), scene)
 
 
 def test_a_large_transfer_counts_for_one_piece_and_a_tiny_one_for_a_256th() -> None:
     async def scene(transfers: Transfers) -> None:
         await transfers.start("large", 1 << 30)
-        assert transfers.line.held_bytes == MIB + 2048
+        assert transfers.line.held_bytes == PIECE
         await transfers.start("tiny", 1)
-        assert transfers.line.held_bytes == MIB + 2048 + 64 * MIB // 256
+        assert transfers.line.held_bytes == PIECE + (32 << 20) // 256
 
-    with_line(TransferLine(64 * MIB), scene)
+    with_line(TransferLine(32 << 20), scene)
 
 
 def test_a_device_that_leaves_the_line_takes_no_place() -> None:
     async def scene(transfers: Transfers) -> None:
-        await transfers.start("a", MIB)
-        gone, called = await transfers.start("gone", MIB), await transfers.start("called", MIB)
+        await transfers.start("a", PIECE)
+        gone, called = (
+            await transfers.start("gone", PIECE),
+            await transfers.start("called", PIECE),
+        )
         gone.cancel()
         await transfers.end("a")
         assert transfers.began == ["a", "called"]
         # Called and cancelled at one moment: the place is given on.
-        await transfers.start("last", MIB)
+        await transfers.start("last", PIECE)
         await transfers.end("called")
         assert called.done()
         await transfers.end("last")
         assert transfers.began[-1] == "last"
         assert transfers.line.held_bytes == 0
 
-    with_line(TransferLine(MIB), scene)
+    with_line(TransferLine(PIECE), scene)
 
 
 def test_what_stands_still_loses_its_place_only_if_others_wait_and_nothing_moves() -> None:
-    line = TransferLine(2 * MIB, still_s=0.2)
+    line = TransferLine(2 * PIECE, still_s=0.2)
     ended: list[str] = []
 
     async def hold(name: str, *, moving_s: float) -> None:
         try:
-            async with line.turn(MIB) as call:
+            async with line.turn(PIECE) as call:
                 for _ in range(round(moving_s / 0.05)):
                     await asyncio.sleep(0.05)
                     call.moved()
@@ -134,11 +142,11 @@ def test_what_stands_still_loses_its_place_only_if_others_wait_and_nothing_moves
 
 @pytest.mark.parametrize("count", [40])
 def test_bytes_in_flight_never_exceed_the_bound_whatever_the_crowd(count: int) -> None:
-    line, most = TransferLine(4 * MIB), 0
+    line, most = TransferLine(4 * PIECE), 0
 
     async def transfer() -> None:
         nonlocal most
-        async with line.turn(MIB) as call:
+        async with line.turn(PIECE) as call:
             most = max(most, line.held_bytes)
             await asyncio.sleep(0.001)
             call.moved()
@@ -148,5 +156,5 @@ def test_bytes_in_flight_never_exceed_the_bound_whatever_the_crowd(count: int) -
 
     asyncio.run(crowd())
 
-    assert most == 4 * MIB
+    assert most == 4 * PIECE
     assert line.held_bytes == 0
