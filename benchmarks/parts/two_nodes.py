@@ -14,6 +14,7 @@ import ray._private.utils
 from ray.cluster_utils import Cluster
 
 _OBJECT_STORE_BYTES = 100 << 20
+_STARTS = 3
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -36,7 +37,11 @@ class TwoNodes:
         # A process less: nobody adds nodes by himself.
         head = {**common, "temp_dir": str(folder), "no_monitor": True}
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
-        self._second = self._cluster.add_node(**common)
+        try:
+            self._second = self._cluster.add_node(**common)
+        except Exception:
+            self.stop()
+            raise
 
     @property
     def address(self) -> str:
@@ -69,9 +74,21 @@ def two_nodes() -> Iterator[TwoNodes]:
         # It would leave the address in a folder that all users share.
         patch.object(ray._private.utils, "write_ray_address"),
     ):
-        nodes = TwoNodes(folder)
         try:
-            yield nodes
+            nodes = _started(folder)
+            try:
+                yield nodes
+            finally:
+                nodes.stop()
         finally:
-            nodes.stop()
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _started(folder: Path) -> TwoNodes:
+    """Start both; a busy machine may need longer than the half minute that Ray waits."""
+    for attempt in range(1, _STARTS):
+        try:
+            return TwoNodes(folder / str(attempt))
+        except Exception as error:  # Ray raises that itself.
+            print(f"Ray did not start, once more: {error}")
+    return TwoNodes(folder / str(_STARTS))
