@@ -21,6 +21,7 @@ import msgspec
 
 from edge_client.datasets.reading import decode_text
 from edge_client.datasets.text_set import DatasetError
+from models.text.private_text import Kind
 from privacy.foundation.atomic_files import write_atomically
 from privacy.foundation.strict_json import decode_json
 
@@ -28,19 +29,25 @@ _DAY_S = 86_400
 
 
 class TextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The part of the device's own text that is kept; nothing is removed unless a limit is set.
+    """The part of the device's own text that is kept, and that a shared model may learn from.
+
+    Nothing is removed from a file unless a limit is set.
 
     Attributes:
         retention_days: Age at which a text is removed, in days; absent means never.
         largest_bytes: Most bytes kept, newest first; absent means any number.
         largest_texts: Most texts kept, newest first; absent means any number.
         delete_after_use: Whether the trainer removes a text once an update trained on it is sealed.
+        keep: Private things that stay in text to train and score on; all others are cut
+            (`models.text.private_text`). A word list has no numbers and no electronic addresses, so
+            those reach models of letters alone.
     """
 
     retention_days: float | None = None
     largest_bytes: int | None = None
     largest_texts: int | None = None
     delete_after_use: bool = False
+    keep: tuple[Kind, ...] = ()
 
     def __post_init__(self) -> None:
         days = self.retention_days
@@ -50,6 +57,12 @@ class TextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             largest = getattr(self, name)
             if largest is not None and largest < 1:
                 raise ValueError(f"{name} must be >= 1, got {largest}")
+
+    @property
+    def removes_some(self) -> bool:
+        """Return whether a text can be outside the limits."""
+        limits = (self.retention_days, self.largest_bytes, self.largest_texts)
+        return any(limit is not None for limit in limits)
 
 
 class TypedText(msgspec.Struct, frozen=True, kw_only=True):
