@@ -15,10 +15,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from edge_client.datasets.reading import read_rows, read_text
-from edge_client.datasets.text.folder import text_files
 from edge_client.datasets.text_set import DatasetError, split_in_order
-from edge_client.owner.typed_text import LocalText, StoredText, TextSettings, TypedText
+from edge_client.owner.typed_text import LocalText, StoredText, TextSettings, read_texts
 from models.text.private_text import KINDS, cut_private, training_sentences
 from models.text.vocabulary import EOS, Vocabulary
 
@@ -57,15 +55,10 @@ class OwnText:
         Raises:
             DatasetError: If the text cannot be read.
         """
-        if not data.exists():
-            raise DatasetError(f"{data} is missing; --data must name a folder of text or a file")
-        if data.name.endswith(".jsonl"):
-            kept = LocalText(data, limits)
-            if limits.removes_some:
-                kept.tidy(now=now)
-            return cls(kept.read(now=now), kept, limits, each_alone=each_alone)
-        typed = [StoredText(text, b"") for text in _typed(data)]
-        return cls(typed, None, limits, each_alone=each_alone)
+        kept = LocalText(data, limits) if data.name.endswith(".jsonl") else None
+        if kept is not None and limits.removes_some and data.exists():
+            kept.tidy(now=now)
+        return cls(read_texts(data, limits, now=now), kept, limits, each_alone=each_alone)
 
     def training_examples(self, words: Vocabulary) -> Tensor:
         """Return the stream to train on: int64, shape ``(tokens,)``.
@@ -139,16 +132,6 @@ def training_examples(data: Path, words: Vocabulary) -> Tensor:
     return OwnText.read(data, TextSettings(), now=0.0).training_examples(words)
 
 
-def _typed(data: Path) -> list[str]:
-    """Return what the person typed, oldest first, one entry a line or message."""
-    if data.name.endswith(".jsonl.gz"):
-        return [row.text for row in read_rows(data, TypedText) if not row.incognito]
-    files = list(text_files(data)) if data.is_dir() else [data]
-    if not files:
-        raise DatasetError(f"{data} is empty; put text files in it")
-    return [line for file in files for line in read_text(file).splitlines() if line.strip()]
-
-
 def _is_held_out(sentence: list[str]) -> bool:
     """Return whether a sentence is of the fifth to score on: a matter of its words alone."""
     digest = hashlib.sha256(" ".join(sentence).encode()).digest()
@@ -158,5 +141,8 @@ def _is_held_out(sentence: list[str]) -> bool:
 def _stream(sentences: Sequence[list[str]], words: Vocabulary, purpose: str) -> Tensor:
     stream = torch.tensor(words.token_stream(sentences), dtype=torch.int64)
     if not (stream > EOS).any():
-        raise DatasetError(f"the device's text must have a word of the vocabulary to {purpose}")
+        raise DatasetError(
+            f"the device's text must have a word of the vocabulary to {purpose}; "
+            "`sotto-client doctor` with --data says what there is"
+        )
     return stream

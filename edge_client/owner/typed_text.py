@@ -19,7 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from edge_client.datasets.reading import decode_text
+from edge_client.datasets.reading import decode_text, read_rows, read_text
+from edge_client.datasets.text.folder import text_files
 from edge_client.datasets.text_set import DatasetError
 from models.text.private_text import Kind
 from privacy.foundation.atomic_files import write_atomically
@@ -193,6 +194,31 @@ class LocalText:
             yield
         finally:
             os.close(descriptor)
+
+
+def read_texts(data: Path, limits: TextSettings, *, now: float) -> list[StoredText]:
+    """Return a person's texts, oldest first, one a line or message; nothing is removed.
+
+    Args:
+        data: A JSONL file, to which the limits apply; or, whole, a folder of text files, a text
+            file, or a gzipped JSONL file.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        DatasetError: If there is nothing, or a file cannot be read as text.
+    """
+    if not data.exists():
+        raise DatasetError(f"{data} is missing; --data must name a folder of text or a file")
+    if data.name.endswith(".jsonl"):
+        return LocalText(data, limits).read(now=now)
+    if data.name.endswith(".jsonl.gz"):
+        rows = read_rows(data, TypedText)
+        return [StoredText(row.text, b"") for row in rows if not row.incognito]
+    files = list(text_files(data)) if data.is_dir() else [data]
+    if not files:
+        raise DatasetError(f"{data} is empty; put text files in it")
+    lines = (line for file in files for line in read_text(file).splitlines())
+    return [StoredText(line, b"") for line in lines if line.strip()]
 
 
 def _append(descriptor: int, line: bytes) -> None:
