@@ -28,15 +28,22 @@ addresses and paths, all other numbers."""
 _MASK = " <cut> "
 
 _DIGIT = re.compile(r"\d")
-_CARD = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?![\w-])")
+_CARD = re.compile(
+    r"""
+    (?<![\w.+-])
+    (?:\d{13,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{1,7}|\d{4}([ -])\d{6}\2\d{4,5})
+    (?![\w-])
+    """,
+    re.VERBOSE | re.ASCII,
+)
 
 # Titles that mean nothing else stand before a name in any case ("mr jones"); the others, which are
 # words too ("i miss you"), only where both begin with a capital.
 _TITLE = re.compile(
     r"""
-    (?<![\w@./-])
-    (?:(?P<sure>(?i:mr|mrs|messrs|mx|dr|prof|mme|mlle|sra|srta))
-      |Miss|Ms|Mister|Sir|Dame|Lady|Lord|Doctor|Professor|Rev|Reverend|Captain|Judge|Uncle|Aunt
+    (?<![\w@./-])(?<!(?i:tl)[;:])
+    (?:(?P<sure>(?i:mr|mrs|messrs|dr|prof|mme|mlle|sra|srta))
+      |Miss|Ms|Mx|Mister|Sir|Dame|Lady|Lord|Doctor|Professor|Rev|Reverend|Captain|Judge|Uncle|Aunt
       |Auntie|Herrn?|Frau|Fräulein|Monsieur|Madame|Mademoiselle|Señor|Señora|Señorita|Sr
       |Signor|Signora|Signorina|Meneer|Mevrouw|Dhr|Mevr)
     (?P<gap>\.?[ \t\u00a0]+|\.(?=[^\W\d_]))
@@ -63,11 +70,12 @@ _PARTICLES, _NEVER, _NEVER_IF_SMALL = (
 )
 
 _BLANK = r"[ \t\u00a0]"
+_WORD = r"[^\W\d_]{1,30}+(?:['’-][^\W\d_]{1,30}+)*+"
 # Small function words tell "5 minutes down the road" from an address.
 _PLACE_WORD = (
     r"(?!(?:the|a|an|my|your|his|her|our|their|this|that|of|on|in|to|at|from|by|down|up|off|and|or|"
     r"per|is|was|are|were|minutes?|hours?|miles?|km|metres?|meters?|people|times?)\b)"
-    r"[^\W\d_]{1,30}+(?:['’.-][^\W\d_]{1,30}+)*+\.?"
+    rf"(?:[^\W\d_]{{1,2}}\.|{_WORD})"
 )
 _NUMBER = r"(?<![\w.,:/-])\d{1,5}+[a-zA-Z]?(?:[/-]\d{1,5}+)?"
 _STREET = re.compile(
@@ -77,15 +85,15 @@ _STREET = re.compile(
         |(?:Drive|Dr|Way|Place|Pl|Close|Court|Ct|Square|Sq|Row|Gardens|Grove|Hill|Park|Walk|Mews
           |Quay|Parade|Highway|Hwy|Parkway|Circle))\b\.?(?!\w)
     | {_NUMBER},?{_BLANK}+(?:bis,?{_BLANK}+|ter,?{_BLANK}+)?
-      (?i:rue|avenue|boulevard|chemin|impasse|allée|quai|via|piazza){_BLANK}+
-      (?:(?i:de{_BLANK}la|de{_BLANK}l['’]|de|du|des|d['’]|della|del|dei|la|le|les){_BLANK}*)?
+      (?i:rue|avenue|boulevard|chemin|impasse|allée|quai){_BLANK}+
+      (?:(?i:de{_BLANK}la|de{_BLANK}l['’]|de|du|des|d['’]|la|le|les){_BLANK}*)?
       [^\W\d_]{{1,40}}+
     | (?<![\w-])[^\W\d_]{{2,40}}?(?i:straße|strasse|str\.|gasse|allee|weg|platz){_BLANK}+
       \d{{1,5}}+[a-z]?(?!\w)
     | (?<![\w-])(?:[^\W\d_]{{2,40}}+[ -])?(?:Straße|Strasse|Str\.|Allee|Platz){_BLANK}+
       \d{{1,5}}+[a-z]?(?!\w)
-    | (?<![\w-])(?:[Cc]alle|[Aa]venida|Plaza|Paseo){_BLANK}+
-      (?:[^\W\d_]{{1,30}}+{_BLANK}+){{0,3}}[^\W\d_]{{1,30}}+,?{_BLANK}+\d{{1,5}}+(?!\w)
+    | (?<![\w-])(?:[Cc]alle|[Aa]venida|Plaza|Paseo|Via|Viale|Piazza){_BLANK}+
+      (?:{_WORD}{_BLANK}+){{0,3}}{_WORD},?{_BLANK}+\d{{1,5}}+(?!\w)
     """,
     re.VERBOSE,
 )

@@ -32,9 +32,12 @@ from models.text.words import UNK_WORD, split_sentences
         ("addresses", "Berliner Straße 5"),
         ("addresses", "12 rue de la Paix"),
         ("addresses", "Calle de Alcalá 42"),
+        ("addresses", "Via dell’Orso 7"),
+        ("addresses", "10 St. John's Road"),
         ("cards", "4111 1111 1111 1111"),
         ("cards", "4111-1111-1111-1111"),
         ("cards", "378282246310005"),
+        ("cards", "3782 822463 10005"),
         ("emails", "jane.doe@example.org"),
         ("links", "https://example.org/jane"),
         ("links", "www.example.org"),
@@ -64,12 +67,21 @@ def test_each_kind_is_cut_and_counted_as_itself(kind: Kind, private: str) -> Non
         "it is down the road",
         "we met mr and mrs",
         "my lady friend",
+        "TL;DR leave",
+        "an mx record of a host",
         "the street is long",
         "a drive of miles",
     ],
 )
 def test_what_only_looks_private_stays(said: str) -> None:
     assert cut_private(said) == (said, Counter())
+
+
+def test_numbers_that_end_as_a_card_s_does_are_none_unless_in_its_groups() -> None:
+    # The check digit of 4096200602190004 is right.
+    _, counts = cut_private("4096 2006-02-19 0004")
+
+    assert counts["cards"] == 0
 
 
 def test_minutes_down_the_road_are_no_address() -> None:
