@@ -50,7 +50,7 @@ from privacy.identities.keys import KeyFileError, read_passphrase
 from privacy.identities.party import Identity
 
 if TYPE_CHECKING:
-    from edge_client.owner.doctor import Finding
+    from edge_client.owner.finding import Finding
 
 _FAILURES = (
     CertificateError,
@@ -129,9 +129,11 @@ class Examination(OnDevice, frozen=True, kw_only=True):
     """A check of a device.
 
     Attributes:
+        data: This person's text, to say what a round would make of it.
         json: Print one JSON object.
     """
 
+    data: Annotated[Path | None, Flag("PATH")] = None
     json: bool = False
 
 
@@ -281,6 +283,10 @@ def _doctor(asked: Examination) -> int:
 
     folder, passphrase = DeviceFolder(asked.folder), asked.passphrase
     findings = asyncio.run(examine(folder, now=time.time(), passphrase=passphrase))
+    if asked.data is not None:
+        from edge_client.agent.own_data import examine_own_data
+
+        findings += examine_own_data(folder, asked.data, now=time.time())
     if asked.json:
         print(json.dumps({finding.subject: finding.as_dict() for finding in findings}))
     else:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from edge_client.agent.acceptance import PlanRefusedError
 from edge_client.agent.version_gap import older_side
+from edge_client.folder.layout import DeviceFolder
 from edge_client.wire.transport import Transport
-from models.plan.plan import VocabularySettings
+from models.plan.plan import VocabularySettings, decode_plan
+from models.plan.signed_plan import SignedPlan
 from models.text.vocabulary import (
     SHIPPED_NAME,
     Vocabulary,
@@ -52,6 +54,22 @@ def word_list(wanted: VocabularySettings, folder: Path) -> Vocabulary:
     if words.sha256.hex() != wanted.sha256 or len(words) != wanted.size:
         raise VocabularyError(f"{_path(wanted, folder)} is not the plan's word list; delete it")
     return words
+
+
+def last_word_list(folder: DeviceFolder) -> tuple[str, Vocabulary]:
+    """Return the name and words of the last plan's list; the shipped one if no plan has one.
+
+    Raises:
+        DeviceFolderError: If the plan kept is too large.
+        PlanError: If it is damaged.
+        SignedPlanError: If its proof is damaged.
+        VocabularyError: As `word_list`.
+    """
+    kept = folder.signed_plan()
+    wanted = None if kept is None else decode_plan(SignedPlan.decode(kept).plan).vocabulary
+    if wanted is None:
+        return SHIPPED_NAME, shipped_vocabulary()
+    return wanted.name, word_list(wanted, folder.word_lists)
 
 
 def _check_shipped(wanted: VocabularySettings, coordinator: str) -> None:

@@ -21,7 +21,7 @@ from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_examples import speech_examples
 from edge_client.datasets.speech_set import Clip
 from edge_client.datasets.text_set import DatasetError, split_in_order
-from edge_client.owner.typed_text import StoredText, TextSettings
+from edge_client.owner.typed_text import TextSettings
 from models.plan.plan import Plan, PlanError
 from models.settings.vocoder import VocoderSettings
 from models.settings.voice import TransformerTtsSettings
@@ -119,11 +119,11 @@ class OwnCharacters:
 
     def training(self) -> Tensor:
         """Return the stream to train on."""
-        return _characters(self.text.train, "train on")
+        return _characters(self.text.letters(held_out=False), "train on")
 
     def held_out(self) -> Tensor:
         """Return the stream to score on."""
-        return _characters(self.text.held_out, "score on")
+        return _characters(self.text.letters(held_out=True), "score on")
 
     def delete_trained(self) -> None:
         """Remove what was trained on, where the owner says so."""
@@ -218,8 +218,7 @@ def read_images(path: Path) -> LabelledImages:
     return LabelledImages(torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64)))
 
 
-def _characters(typed: Sequence[StoredText], purpose: str) -> Tensor:
-    text = " ".join(word for stored in typed for word in stored.text.split())
+def _characters(text: str, purpose: str) -> Tensor:
     if len(text) < _LEAST_CHARACTERS:
         raise DatasetError(
             f"the device's text must have at least {_LEAST_CHARACTERS} characters to {purpose}, "

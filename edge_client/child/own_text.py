@@ -1,9 +1,10 @@
 """Turn a device's own text into the word streams that a plan trains and scores on.
 
 `edge_client.datasets.text_set.split_in_order` splits it, so a device and a simulation of it train
-on the same text. The newest fifth is held out and read by plans of kind ``evaluate`` only. Where
-the plan hides single sentences (``example_privacy``), a cut by position would break the promise, as
-one more sentence moves others across it. There, a sentence's own words decide.
+on the same text. What is private is cut (`models.text.private_text`), unless the owner keeps it in.
+The newest fifth is held out and read by plans of kind ``evaluate`` only. Where the plan hides
+single sentences (``example_privacy``), a cut by position would break the promise, as one more
+sentence moves others across it. There, a sentence's own words decide.
 """
 
 import hashlib
@@ -14,12 +15,10 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from edge_client.datasets.reading import read_rows, read_text
-from edge_client.datasets.text.folder import text_files
 from edge_client.datasets.text_set import DatasetError, split_in_order
-from edge_client.owner.typed_text import LocalText, StoredText, TextSettings, TypedText
+from edge_client.owner.typed_text import LocalText, StoredText, TextSettings, read_texts
+from models.text.private_text import KINDS, cut_private, training_sentences
 from models.text.vocabulary import EOS, Vocabulary
-from models.text.words import split_sentences
 
 
 class OwnText:
@@ -56,15 +55,10 @@ class OwnText:
         Raises:
             DatasetError: If the text cannot be read.
         """
-        if not data.exists():
-            raise DatasetError(f"{data} is missing; --data must name a folder of text or a file")
-        if data.name.endswith(".jsonl"):
-            kept = LocalText(data, limits)
-            if limits != TextSettings(delete_after_use=limits.delete_after_use):
-                kept.tidy(now=now)
-            return cls(kept.read(now=now), kept, limits, each_alone=each_alone)
-        typed = [StoredText(text, b"") for text in _typed(data)]
-        return cls(typed, None, limits, each_alone=each_alone)
+        kept = LocalText(data, limits) if data.name.endswith(".jsonl") else None
+        if kept is not None and limits.removes_some and data.exists():
+            kept.tidy(now=now)
+        return cls(read_texts(data, limits, now=now), kept, limits, each_alone=each_alone)
 
     def training_examples(self, words: Vocabulary) -> Tensor:
         """Return the stream to train on: int64, shape ``(tokens,)``.
@@ -88,10 +82,28 @@ class OwnText:
         """
         return _stream(self._sentences(held_out=True), words, "score on")
 
+    def letters(self, *, held_out: bool) -> str:
+        """Return the text to train or score on, letter by letter; all white space is one blank.
+
+        What is private is cut without a trace: an alphabet has no letter for it.
+        """
+        kinds = [kind for kind in KINDS if kind not in self._limits.keep]
+        typed = self.held_out if held_out else self.train
+        open_text = (cut_private(stored.text, kinds, mask=" ")[0] for stored in typed)
+        return " ".join(word for text in open_text for word in text.split())
+
     def _sentences(self, *, held_out: bool) -> list[list[str]]:
         if self._each_alone:
-            return [found for found in _split(self._typed) if _is_held_out(found) is held_out]
-        return _split(self.held_out if held_out else self.train)
+            found = self._split(self._typed)
+            return [sentence for sentence in found if _is_held_out(sentence) is held_out]
+        return self._split(self.held_out if held_out else self.train)
+
+    def _split(self, typed: Sequence[StoredText]) -> list[list[str]]:
+        return [
+            sentence
+            for stored in typed
+            for sentence in training_sentences(stored.text, self._limits.keep)
+        ]
 
     def delete_trained(self) -> None:
         """Remove what was trained on, where the owner says so; call once the update is sealed.
@@ -102,9 +114,13 @@ class OwnText:
         if self._kept is None or not self._limits.delete_after_use:
             return
         if self._each_alone:
-            self._kept.delete([stored for stored in self._typed if not _is_only_scored(stored)])
+            self._kept.delete([one for one in self._typed if not self._is_only_scored(one)])
         else:
             self._kept.delete(self.train)
+
+    def _is_only_scored(self, stored: StoredText) -> bool:
+        sentences = self._split([stored])
+        return bool(sentences) and all(map(_is_held_out, sentences))
 
 
 def training_examples(data: Path, words: Vocabulary) -> Tensor:
@@ -116,33 +132,17 @@ def training_examples(data: Path, words: Vocabulary) -> Tensor:
     return OwnText.read(data, TextSettings(), now=0.0).training_examples(words)
 
 
-def _typed(data: Path) -> list[str]:
-    """Return what the person typed, oldest first, one entry a line or message."""
-    if data.name.endswith(".jsonl.gz"):
-        return [row.text for row in read_rows(data, TypedText) if not row.incognito]
-    files = list(text_files(data)) if data.is_dir() else [data]
-    if not files:
-        raise DatasetError(f"{data} is empty; put text files in it")
-    return [line for file in files for line in read_text(file).splitlines() if line.strip()]
-
-
-def _split(typed: Sequence[StoredText]) -> list[list[str]]:
-    return [sentence for stored in typed for sentence in split_sentences(stored.text)]
-
-
 def _is_held_out(sentence: list[str]) -> bool:
     """Return whether a sentence is of the fifth to score on: a matter of its words alone."""
     digest = hashlib.sha256(" ".join(sentence).encode()).digest()
     return int.from_bytes(digest[:8], "big") % 5 == 0
 
 
-def _is_only_scored(stored: StoredText) -> bool:
-    sentences = _split([stored])
-    return bool(sentences) and all(map(_is_held_out, sentences))
-
-
 def _stream(sentences: Sequence[list[str]], words: Vocabulary, purpose: str) -> Tensor:
     stream = torch.tensor(words.token_stream(sentences), dtype=torch.int64)
     if not (stream > EOS).any():
-        raise DatasetError(f"the device's text must have a word of the vocabulary to {purpose}")
+        raise DatasetError(
+            f"the device's text must have a word of the vocabulary to {purpose}; "
+            "`sotto-client doctor` with --data says what there is"
+        )
     return stream

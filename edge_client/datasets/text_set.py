@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from models.text.words import split_sentences
+from models.text.private_text import training_sentences
 
 Sentence = list[str]
 UserText = Mapping[str, list[Sentence]]
@@ -72,8 +72,11 @@ def federate(texts: Mapping[str, Sequence[str]], notes: Iterable[str] = ()) -> F
 
 
 def add_sentences(part: dict[str, list[Sentence]], user: str, typed: Iterable[str]) -> None:
-    """Add the sentences of typed texts to a user's; a user without any word is not added."""
-    sentences = [sentence for text in typed for sentence in split_sentences(text)]
+    """Add the sentences of typed texts to a user's; a user without any word is not added.
+
+    What is private is cut, as on a device whose owner changed nothing.
+    """
+    sentences = [sentence for text in typed for sentence in training_sentences(text)]
     if sentences:
         part.setdefault(user, []).extend(sentences)
 

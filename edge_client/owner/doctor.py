@@ -4,10 +4,10 @@ import asyncio
 import importlib.util
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 
 from edge_client.folder.layout import DeviceFolder, DeviceFolderError
 from edge_client.owner.example_ledger import ExampleLedgerError, read_spending
+from edge_client.owner.finding import Finding
 from edge_client.owner.floor import FloorError, read_floor
 from edge_client.owner.floor_in_words import floor_in_words
 from edge_client.owner.pinned_helper import helper_in_words
@@ -23,19 +23,6 @@ from privacy.identities.party import Identity
 _DAY_S = 86_400
 _CONNECT_TIMEOUT_S = 5.0
 _LEAST_FREE_BYTES = 1 << 30
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One inspected subject: whether it is as it must be, and if not, the remedy in ``text``."""
-
-    subject: str
-    good: bool
-    text: str
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the finding without its subject, for JSON."""
-        return {key: value for key, value in asdict(self).items() if key != "subject"}
 
 
 async def examine(

@@ -19,8 +19,10 @@ from pathlib import Path
 
 import msgspec
 
-from edge_client.datasets.reading import decode_text
+from edge_client.datasets.reading import decode_text, read_rows, read_text
+from edge_client.datasets.text.folder import text_files
 from edge_client.datasets.text_set import DatasetError
+from models.text.private_text import Kind
 from privacy.foundation.atomic_files import write_atomically
 from privacy.foundation.strict_json import decode_json
 
@@ -28,19 +30,25 @@ _DAY_S = 86_400
 
 
 class TextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The part of the device's own text that is kept; nothing is removed unless a limit is set.
+    """The part of the device's own text that is kept, and that a shared model may learn from.
+
+    Nothing is removed from a file unless a limit is set.
 
     Attributes:
         retention_days: Age at which a text is removed, in days; absent means never.
         largest_bytes: Most bytes kept, newest first; absent means any number.
         largest_texts: Most texts kept, newest first; absent means any number.
         delete_after_use: Whether the trainer removes a text once an update trained on it is sealed.
+        keep: Private things that stay in text to train and score on; all others are cut
+            (`models.text.private_text`). A word list has no numbers and no electronic addresses, so
+            those reach models of letters alone.
     """
 
     retention_days: float | None = None
     largest_bytes: int | None = None
     largest_texts: int | None = None
     delete_after_use: bool = False
+    keep: tuple[Kind, ...] = ()
 
     def __post_init__(self) -> None:
         days = self.retention_days
@@ -50,6 +58,12 @@ class TextSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             largest = getattr(self, name)
             if largest is not None and largest < 1:
                 raise ValueError(f"{name} must be >= 1, got {largest}")
+
+    @property
+    def removes_some(self) -> bool:
+        """Return whether a text can be outside the limits."""
+        limits = (self.retention_days, self.largest_bytes, self.largest_texts)
+        return any(limit is not None for limit in limits)
 
 
 class TypedText(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,6 +194,31 @@ class LocalText:
             yield
         finally:
             os.close(descriptor)
+
+
+def read_texts(data: Path, limits: TextSettings, *, now: float) -> list[StoredText]:
+    """Return a person's texts, oldest first, one a line or message; nothing is removed.
+
+    Args:
+        data: A JSONL file, to which the limits apply; or, whole, a folder of text files, a text
+            file, or a gzipped JSONL file.
+        now: Seconds since 1970 UTC.
+
+    Raises:
+        DatasetError: If there is nothing, or a file cannot be read as text.
+    """
+    if not data.exists():
+        raise DatasetError(f"{data} is missing; --data must name a folder of text or a file")
+    if data.name.endswith(".jsonl"):
+        return LocalText(data, limits).read(now=now)
+    if data.name.endswith(".jsonl.gz"):
+        rows = read_rows(data, TypedText)
+        return [StoredText(row.text, b"") for row in rows if not row.incognito]
+    files = list(text_files(data)) if data.is_dir() else [data]
+    if not files:
+        raise DatasetError(f"{data} is empty; put text files in it")
+    lines = (line for file in files for line in read_text(file).splitlines())
+    return [StoredText(line, b"") for line in lines if line.strip()]
 
 
 def _append(descriptor: int, line: bytes) -> None:

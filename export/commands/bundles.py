@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from export.blocked.blocked_words import blocked_words
 from export.bundles.keyboard_bundle import load_bundle
 from export.bundles.manifest import BundleManifest
 from export.commands.flags import Asking, FromRelease, Graph, Rounding, Speech
@@ -35,7 +36,9 @@ from export.making.speech import VoiceKind
 from export.people.people_file import load_people_file
 from export.people.personal_file import kind_of, load_personal_file
 from export.runtime.next_word import NextWords
+from export.runtime.personal_ranking import PersonalRanking
 from export.runtime.word_graph import NextWordGraph
+from export.runtime.word_index import WordIndex
 
 
 def export_release(asked: Graph, kind: BundleKind[BundleManifest]) -> Report:
@@ -140,5 +143,9 @@ def suggest(asked: Asking, text: str) -> Report:
     if asked.person is not None:
         own = load_personal_file(asked.person, authority=certificate)
         graph = own.on(graph, bundle.manifest)
-    keyboard = NextWords(graph, bundle.vocabulary, slot_count=asked.top)
-    return {"suggestions": [msgspec.to_builtins(word) for word in keyboard.suggest(text)]}
+    index = WordIndex(bundle.vocabulary)
+    blocked = () if asked.offensive else blocked_words(bundle.manifest.languages)
+    ranking = PersonalRanking(bundle.vocabulary, index, blocked=blocked)
+    reading = NextWords(graph, bundle.vocabulary, slot_count=asked.top, index=index).read(text)
+    found = [] if reading is None else ranking.rank(reading, count=asked.top)
+    return {"suggestions": [msgspec.to_builtins(word) for word in found]}

@@ -132,11 +132,13 @@ class Asking(OfBundle, frozen=True, kw_only=True):
         text: Text so far; - reads standard input.
         top: Most suggestions, in words.
         person: Whose keyboard it is: a file made by `sotto-export personal`.
+        offensive: Suggest words of the shipped blocklists, too.
     """
 
     text: Annotated[str, Flag("TEXT", positional=True)]
     top: Annotated[int, Flag("WORDS", parse=at_least_one)] = 3
     person: _File = None
+    offensive: bool = False
 
 
 class Speaking(OfBundle, frozen=True, kw_only=True):

@@ -18,12 +18,14 @@ def describe(
     *,
     graph: NextWordGraph,
     ranking: PersonalRanking,
+    open_ranking: PersonalRanking,
     own_part: bytes | None,
 ) -> dict[str, object]:
     """Return what the page needs to know of one version.
 
     Args:
         ranking: The ranking of its words; says which are never suggested.
+        open_ranking: The ranking for a person who allows offensive words; says which those are.
         own_part: The bytes of `personal_file`; None if there is no own part.
     """
     sha256 = None if own_part is None else hashlib.sha256(own_part).hexdigest()
@@ -33,6 +35,7 @@ def describe(
         "words": graph.vocabulary_size,
         "context_size": graph.context_size,
         "never": sorted(ranking.never),
+        "offensive": sorted(ranking.never - open_ranking.never),
         "files": manifest.files,
     }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from export.blocked.blocked_words import blocked_words
 from export.bundles.files import check_target, write_folder
 from export.bundles.keyboard_bundle import Bundle, load_bundle
 from export.bundles.manifest import MODEL_FILE, VOCABULARY_FILE
@@ -65,9 +66,17 @@ def _graph_of(
 
 
 def _keyboard(bundle: Bundle, graph: NextWordGraph, client: str) -> dict[str, bytes]:
-    ranking = PersonalRanking(bundle.vocabulary, WordIndex(bundle.vocabulary))
+    index = WordIndex(bundle.vocabulary)
+    shipped = blocked_words(bundle.manifest.languages)
     own_part = personal_file(graph) if graph.personal_inputs else None
-    version = describe(_VERSION, bundle.manifest, graph=graph, ranking=ranking, own_part=own_part)
+    version = describe(
+        _VERSION,
+        bundle.manifest,
+        graph=graph,
+        ranking=PersonalRanking(bundle.vocabulary, index, blocked=shipped),
+        open_ranking=PersonalRanking(bundle.vocabulary, index),
+        own_part=own_part,
+    )
     place = f"{_SOURCE.files}/{_VERSION}"
     files = {
         _SOURCE.description: msgspec.json.encode(

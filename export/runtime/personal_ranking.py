@@ -34,7 +34,7 @@ class PersonalRanking:
             blocked: Words, lower-case, that are never suggested, whoever typed them.
 
         Raises:
-            ValueError: If the share is out of its range.
+            ValueError: If the share is out of its range, or every word of the list is blocked.
         """
         if not 0 <= cache_share < 1:
             raise ValueError(f"cache_share must be in [0, 1), got {cache_share}")
@@ -44,6 +44,11 @@ class PersonalRanking:
         self._share = cache_share
         self._blocked = frozenset(blocked)
         self._never = frozenset((*NEVER_SUGGESTED, *vocabulary.encode(self._blocked)))
+        if len(self._never) == len(vocabulary):
+            raise ValueError(
+                f"blocked words must leave a word to suggest, but all {len(vocabulary) - 2:,} of "
+                "the word list are blocked"
+            )
 
     @property
     def never(self) -> frozenset[int]:
@@ -54,9 +59,12 @@ class PersonalRanking:
         """Return at most ``count`` words that begin as typed, likeliest first."""
         if self._share and len(self._cache):
             return self._rank_mixed(reading, count)
-        rows, needed = reading.ranked, count + len(self._never)
-        if reading.begun or len(rows) < needed:
-            rows = self._index.likeliest(reading.begun, reading.distribution, count=needed)
+        if not reading.begun:
+            found = self._suggestions(reading.ranked, reading.distribution)
+            if len(found) >= count:
+                return found[:count]
+        needed = count + len(self._never)
+        rows = self._index.likeliest(reading.begun, reading.distribution, count=needed)
         return self._suggestions(rows, reading.distribution)[:count]
 
     def _rank_mixed(self, reading: Reading, count: int) -> list[Suggestion]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from export.blocked.blocked_words import blocked_words
 from export.runtime.casing import cased
 from export.runtime.next_word import SLOTS, NextWords, Suggestion, WordModel
 from export.runtime.personal_cache import PersonalCache
@@ -72,7 +73,7 @@ class Keyboard:
         languages: Sequence[str] = (),
         cache: PersonalCache | None = None,
         cache_share: float = CACHE_SHARE,
-        blocked: Iterable[str] = (),
+        blocked: Iterable[str] | None = None,
         index: WordIndex | None = None,
     ) -> None:
         """Begin with an empty text.
@@ -81,16 +82,18 @@ class Keyboard:
             languages: BCP 47 tags of the word list, as in the bundle's manifest.
             cache: The person's own words, shared by all their text fields.
             cache_share: How much they count, in [0, 1).
-            blocked: Words, lower-case, that are never suggested and never learnt.
+            blocked: Words, lower-case, that are never suggested and never learnt; absent, those of
+                the languages' shipped lists (`export.blocked`), and ``()`` for none.
             index: Index of the vocabulary, which many texts can share; made if absent.
 
         Raises:
-            ValueError: If the share is out of its range, or graph and vocabulary differ in size.
+            ValueError: If the share is out of its range, graph and vocabulary differ in size, or
+                every word is blocked.
         """
         index = WordIndex(vocabulary) if index is None else index
         self._words = NextWords(graph, vocabulary, index=index)
         self._cache = PersonalCache() if cache is None else cache
-        self._blocked = frozenset(blocked)
+        self._blocked = blocked_words(languages) if blocked is None else frozenset(blocked)
         self._languages = tuple(languages)
         self._ranking = PersonalRanking(
             vocabulary, index, cache=self._cache, cache_share=cache_share, blocked=self._blocked

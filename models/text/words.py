@@ -21,7 +21,7 @@ _APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "＇": "'", "`"
 _HIDDEN = " 0 "
 _TOP_LEVEL = "com|org|net|edu|gov|info|biz|co|io|uk|de|fr|eu|sg|in|us|ca|au|tv|me"
 # Every pattern starts at the start of a run and gives nothing back, so that none is quadratic.
-_ADDRESS = re.compile(
+ADDRESS = re.compile(
     rf"""
       (?<![\w+.-])[a-z][a-z0-9+.-]*+://\S*[\w/]  # any scheme; a full stop after it is a sentence's
     | (?<![\w.-])www\.\S*[\w/]
@@ -30,11 +30,11 @@ _ADDRESS = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_NOT_A_WORD = re.compile(
+NOT_A_WORD = re.compile(
     r"""
       <[^<>\s]{1,30}>                            # a mask such as <#>, <email> or <unk>
-    | (?<!\S)[~.]{0,2}/\S*[\w/]                  # a path
-    | \b[^\W\d]*+\d(?:[.,:/'-]?\w)*              # a number, a time, 4ever
+    | (?P<path>(?<!\S)[~.]{0,2}/\S*[\w/])
+    | (?P<number>\b[^\W\d]*+\d(?:[.,:/'-]?\w)*)  # a number, a time, 4ever
     | \b[^\W_]*+_\w*                             # a programmer's name for something
     """,
     re.VERBOSE,
@@ -67,7 +67,7 @@ def split_sentences(text: str) -> list[list[str]]:
     """
     # Lower-casing can part a letter from its accent, so composing comes after it.
     lowered = compose(text.translate(_APOSTROPHES).lower())
-    visible = _NOT_A_WORD.sub(_HIDDEN, _ADDRESS.sub(_HIDDEN, lowered))
+    visible = NOT_A_WORD.sub(_HIDDEN, ADDRESS.sub(_HIDDEN, lowered))
     parts = _SENTENCE_END.split(_EMOTICON.sub(" ", visible))
     return [words for part in parts if (words := _words(part))]
 
@@ -81,7 +81,7 @@ def may_be_word(word: str) -> bool:
     """Return whether a vocabulary may hold ``word``: no digit, no address, no white space."""
     return bool(word) and not (
         any(character.isdigit() or character.isspace() for character in word)
-        or _ADDRESS.search(word)
+        or ADDRESS.search(word)
     )
 
 

@@ -11,8 +11,8 @@ from models.plan.plan import Plan
 from models.settings.model import schema_of
 from models.tasks.metrics import Counts
 from models.tasks.registry import task_named
+from models.text.private_text import training_sentences
 from models.text.vocabulary import EOS, Vocabulary
-from models.text.words import split_sentences
 from privacy.foundation.bounded_files import read_bounded
 
 _BATCH_SIZE = 64
@@ -27,7 +27,7 @@ class PublicText:
     """A text as tokens, int64 of shape ``(tokens,)``, on which models are scored."""
 
     def __init__(self, path: Path, vocabulary: Vocabulary) -> None:
-        """Read a text in UTF-8, one sentence or more a line.
+        """Read a text in UTF-8, one sentence or more a line, as devices read theirs.
 
         Raises:
             EvaluationTextError: If the file cannot be read or holds no word of the list.
@@ -38,7 +38,8 @@ class PublicText:
             raise EvaluationTextError(f"cannot read {path}: {error.strerror}") from None
         except UnicodeDecodeError:
             raise EvaluationTextError(f"{path} is not UTF-8 text") from None
-        sentences = [sentence for line in text.splitlines() for sentence in split_sentences(line)]
+        lines = text.splitlines()
+        sentences = [sentence for line in lines for sentence in training_sentences(line)]
         stream = torch.tensor(vocabulary.token_stream(sentences), dtype=torch.int64)
         if not (stream > EOS).any():
             raise EvaluationTextError(f"{path} holds no word of the vocabulary")

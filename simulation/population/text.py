@@ -5,17 +5,21 @@ With ``split = "held-out"`` the data set's own validation and test text is never
 the way, they use the older half of it, and only the newer half is test text.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, groupby
 from operator import itemgetter
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 from torch import Tensor
 
 from edge_client.datasets.registry import load_by_user_time, load_dataset
 from edge_client.datasets.text_set import FederatedText, Sentence, UserText
+from models.text.languages import scripts_told
 from models.text.vocabulary import EOS, Vocabulary, build_vocabulary
+from models.text.words import UNK_WORD
 from simulation.config.data import DataSettings
 from simulation.config.simulation import TRAINING_SPLIT, SimulationConfig
 from simulation.population.deal_users import (
@@ -52,7 +56,7 @@ def build_text_population(config: SimulationConfig, path: Path | None) -> TextPo
     least = config.data.least_tokens
     owners = sorted(owner for owner, stream in streams.items() if _is_usable(stream, least))
     if not owners:
-        raise PopulationError(f"no client has {least} tokens; lower data.least_tokens")
+        _tell_unusable(shards, streams, least)
     names = {owner: client_name(number) for number, owner in enumerate(owners, start=1)}
     clients = {names[owner]: streams[owner] for owner in owners}
     # The text that each client keeps out of training.
@@ -145,6 +149,20 @@ def _stream(vocabulary: Vocabulary, sentences: Iterable[Sentence]) -> Tensor:
 
 def _streams(vocabulary: Vocabulary, typed: Mapping[str, Sequence[Sentence]]) -> dict[str, Tensor]:
     return {name: _stream(vocabulary, sentences) for name, sentences in typed.items()}
+
+
+def _tell_unusable(
+    shards: Mapping[str, list[Sentence]], streams: Mapping[str, Tensor], least: int
+) -> NoReturn:
+    """Raise PopulationError; it says whether too little text or no known word is the reason."""
+    if not any(len(stream) >= least for stream in streams.values()):
+        raise PopulationError(f"no client has {least} tokens; lower data.least_tokens")
+    words = Counter(word for own in shards.values() for sentence in own for word in sentence)
+    del words[UNK_WORD]
+    raise PopulationError(
+        f"no client has a word of the word list and {least} tokens: the letters of the text are "
+        f"{scripts_told(words) or 'none'}; name a word list of its language"
+    )
 
 
 def _is_usable(stream: Tensor, least_tokens: int) -> bool:

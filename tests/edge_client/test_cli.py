@@ -18,8 +18,8 @@ from edge_client.agent.exit_status import NotServed
 from edge_client.agent.session import Ended
 from edge_client.cli import main
 from edge_client.folder.layout import CoordinatorKeys, DeviceFolder, Enrolment
-from edge_client.owner.doctor import Finding
 from edge_client.owner.example_ledger import ExampleSpending, write_spending
+from edge_client.owner.finding import Finding
 from edge_client.owner.settings import write_starting_settings
 from edge_client.owner.starting_floor import write_starting_floor
 from privacy.example_level.settings import ExampleEvent
@@ -421,3 +421,38 @@ def test_the_doctor_shows_a_table(device: Device, capsys: pytest.CaptureFixture[
     shown = capsys.readouterr().out
     assert "certificates" in shown
     assert "cannot be reached" in shown
+
+
+def test_the_doctor_tells_what_a_round_would_make_of_the_text(
+    device: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("I will meet Mr Smith at 12 Baker Street and you\n" * 10)
+    settings = device.folder.client_settings
+    settings.write_text("[text]\nkeep = ['addresses']\n")
+
+    def told(data: Path) -> dict[str, tuple[bool, str]]:
+        main(["doctor", str(device.folder.path), "--data", str(data), "--json"])
+        found = json.loads(capsys.readouterr().out)
+        return {name: (one["good"], one["text"]) for name, one in found.items()}
+
+    found = told(text)
+    missing = told(tmp_path / "elsewhere")
+
+    assert found["text"] == (
+        True,
+        "10 texts, 10 sentences, 110 words: 8 texts to train on, 2 of the newest to score on",
+    )
+    # Two of each eleven words are hidden, the name and the number; the list has no "mr" and no
+    # "baker".
+    assert found["known words"] == (True, "english-10k has 70 of 90 words (77.8%)")
+    # The number stays hidden where its street does not: no list has it.
+    assert found["private"] == (
+        True,
+        "cut from training: names 10, numbers 10; left in by keep: addresses",
+    )
+    assert found["enough"] == (True, "to train on and to score on")
+    assert not missing["text"][0]
+    assert "elsewhere is missing" in missing["text"][1]
+    assert str(text) not in str(found)
+    assert "Baker" not in str(found)

@@ -163,6 +163,25 @@ def test_suggestions_are_one_a_line_with_their_probability(
     assert 1 >= probabilities[0] >= probabilities[1] > 0
 
 
+def test_blocked_words_are_suggested_only_to_those_who_allow_them(
+    bundle_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ["suggest", str(bundle_folder), "you ", "--top", "1"]
+
+    def suggested(*more: str) -> str:
+        assert main([*asked, *more]) == 0
+        return capsys.readouterr().out.partition("\t")[0]
+
+    best = suggested()
+    monkeypatch.setattr(
+        "export.commands.bundles.blocked_words",
+        lambda tags: frozenset({best} if tuple(tags) == ("en",) else ()),
+    )
+
+    assert suggested() != best
+    assert suggested("--offensive") == best
+
+
 def test_a_text_can_come_by_standard_input(
     bundle_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

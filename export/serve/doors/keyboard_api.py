@@ -26,6 +26,9 @@ class NextRequest(BaseModel):
         str | None, Field(description="a version that is served; else the present")
     ] = None
     incognito: Annotated[bool, Field(description="keep nothing of this text in memory")] = False
+    offensive: Annotated[
+        bool, Field(description="suggest words of the shipped blocklists, too; the person's choice")
+    ] = False
 
 
 class SuggestedWord(BaseModel):
@@ -67,7 +70,12 @@ async def suggest(asked: NextRequest, client: ClientName, desk: DeskOf) -> Respo
     found = await desk.on_thread(
         client,
         lambda: desk.people.suggest(
-            client, served, asked.text, count=asked.count, keep=not asked.incognito
+            client,
+            served,
+            asked.text,
+            count=asked.count,
+            keep=not asked.incognito,
+            offensive=asked.offensive,
         ),
     )
     answer = {"version": served.version, "suggestions": found.words, "strip": found.strip}

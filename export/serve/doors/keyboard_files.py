@@ -112,5 +112,6 @@ def _described(desk: Desk, client: str, served: ServedModel) -> dict[str, object
         served.manifest,
         graph=served.graph,
         ranking=served.ranking,
+        open_ranking=served.open_ranking,
         own_part=own_part,
     )

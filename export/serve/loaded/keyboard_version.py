@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from export.blocked.blocked_words import blocked_words
 from export.bundles.files import open_files
 from export.bundles.keyboard_bundle import load_bundle
 from export.bundles.manifest import BundleManifest, Manifest
@@ -28,6 +29,7 @@ class ServedModel:
     Attributes:
         index: The index of its words, shared by every text.
         ranking: The ranking of its words, without blocked ones.
+        open_ranking: The same with those that only the shipped lists block, for people who say so.
         graph: The shared model.
         files: The bundle's files by name, for programs that suggest by themselves and for devices
             that make a person's own bundle of it.
@@ -39,6 +41,7 @@ class ServedModel:
     vocabulary: Vocabulary
     index: WordIndex
     ranking: PersonalRanking
+    open_ranking: PersonalRanking
     graph: NextWordGraph
     files: Mapping[str, bytes]
     made: MadePeople | None = None
@@ -61,6 +64,7 @@ def load_shared(folder: ServingFolder, settings: ServeSettings, version: str) ->
     check_everyones(bundle.manifest, version)
     index = WordIndex(bundle.vocabulary)
     graph = NextWordGraph(bundle.graph)
+    ranking, open_ranking = _rankings(folder, bundle.vocabulary, index, bundle.manifest)
     nobody = {name: np.zeros(shape, np.float32) for name, shape in graph.personal_shapes.items()}
     NextWords(graph.for_person(nobody), bundle.vocabulary, index=index).suggest("")
     names = (*SIGNED_NAMES, *bundle.files)
@@ -70,7 +74,8 @@ def load_shared(folder: ServingFolder, settings: ServeSettings, version: str) ->
         bundle.manifest,
         bundle.vocabulary,
         index,
-        _ranking(folder, bundle.vocabulary, index),
+        ranking,
+        open_ranking,
         graph,
         files,
     )
@@ -101,10 +106,19 @@ def made_people(
     return everybody.on(graph, manifest)
 
 
-def _ranking(folder: ServingFolder, vocabulary: Vocabulary, index: WordIndex) -> PersonalRanking:
-    """Return what ranks words for everyone: the server keeps nobody's own words."""
-    blocked = read_blocklist(folder.blocklist) if folder.blocklist.exists() else ()
-    return PersonalRanking(vocabulary, index, blocked=blocked)
+def _rankings(
+    folder: ServingFolder, vocabulary: Vocabulary, index: WordIndex, manifest: Manifest
+) -> tuple[PersonalRanking, PersonalRanking]:
+    """Return what ranks words for everyone, with the shipped lists of blocked words and without.
+
+    The server keeps nobody's own words.
+    """
+    own = read_blocklist(folder.blocklist) if folder.blocklist.exists() else frozenset()
+    shipped = blocked_words(manifest.languages)
+    return (
+        PersonalRanking(vocabulary, index, blocked=own | shipped),
+        PersonalRanking(vocabulary, index, blocked=own),
+    )
 
 
 def keyboard_shelf(folder: ServingFolder, settings: ServeSettings) -> Shelf[ServedModel]:
@@ -116,6 +130,7 @@ def keyboard_shelf(folder: ServingFolder, settings: ServeSettings) -> Shelf[Serv
         made = held.made
         if folder.people(name).is_dir():  # Else the version went from the disk and is still served.
             made = made_people(folder, name, held.graph, held.manifest)
-        return replace(held, ranking=_ranking(folder, held.vocabulary, held.index), made=made)
+        ranking, open_ranking = _rankings(folder, held.vocabulary, held.index, held.manifest)
+        return replace(held, ranking=ranking, open_ranking=open_ranking, made=made)
 
     return Shelf(folder, load, what="keyboard", allowed="version must be one of")

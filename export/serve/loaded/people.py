@@ -59,20 +59,29 @@ class People:
         return self._models.load(client, served)
 
     def suggest(
-        self, client: str, served: ServedModel, text: str, *, count: int, keep: bool
+        self,
+        client: str,
+        served: ServedModel,
+        text: str,
+        *,
+        count: int,
+        keep: bool,
+        offensive: bool = False,
     ) -> Suggested:
         """Return the likeliest words for the end of a client's text; errors as of ``model_of``.
 
         Args:
             count: How many words at most, in [1, ``MOST_SUGGESTIONS``].
             keep: Whether to carry the text to the next call; without, nothing of it stays.
+            offensive: Whether words of the shipped lists of blocked words may come, too.
         """
         kept = self._text(client, served, keep=keep)
         with kept.turn:
             reading = kept.words.read(text)
         if reading is None:
             return Suggested([], fill_strip((), ""))
-        found = served.ranking.rank(reading, count=max(count, SLOTS))
+        ranking = served.open_ranking if offensive else served.ranking
+        found = ranking.rank(reading, count=max(count, SLOTS))
         typed = typed_word(text)
         shown = cased_words(
             found,

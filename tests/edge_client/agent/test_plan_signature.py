@@ -11,7 +11,8 @@ import pytest
 from edge_client.agent.lease import serve_lease
 from edge_client.folder.layout import DeviceFolder
 from edge_client.jobs.job import Trained
-from edge_client.owner.doctor import Finding, examine
+from edge_client.owner.doctor import examine
+from edge_client.owner.finding import Finding
 from models.plan.signed_plan import SignedPlan
 from privacy.identities.authority import CertificateAuthority
 from protos import federation_pb2 as wire

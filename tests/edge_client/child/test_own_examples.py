@@ -57,14 +57,25 @@ def test_words_are_read_by_the_plans_list(tmp_path: Path) -> None:
     assert len(own.held_out()) == 7
 
 
+def test_letters_of_what_is_private_are_cut_unless_the_owner_keeps_them(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("Call Dr. Jones on 5551234 or ann@example.org now")
+    plan = plan_for("next_character", CHARACTERS)
+
+    kept = read(plan, path, TextSettings(keep=("names", "numbers")))
+
+    assert characters(read(plan, path).training()) == "Call Dr on or now"
+    assert characters(kept.training()) == "Call Dr. Jones on 5551234 or now"
+
+
 def test_characters_need_no_list_and_the_newest_fifth_is_held_out(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
-    path.write_text("".join(f"a{number}  b\n" for number in range(10)))
+    path.write_text("".join(f"{letter}  z\n" for letter in "abcdefghij"))
 
     own = read(plan_for("next_character", CHARACTERS), path)
 
-    assert characters(own.training()) == " ".join(f"a{number} b" for number in range(8))
-    assert characters(own.held_out()) == "a8 b a9 b"
+    assert characters(own.training()) == " ".join(f"{letter} z" for letter in "abcdefgh")
+    assert characters(own.held_out()) == "i z j z"
 
 
 def test_characters_that_were_trained_on_go_where_the_owner_says_so(tmp_path: Path) -> None:

@@ -147,3 +147,16 @@ def test_the_settings_to_start_from_are_the_defaults(tmp_path: Path) -> None:
     write_starting_settings(path)
 
     assert read_client_settings(path) == ClientSettings()
+
+
+def test_names_are_not_trained_on_unless_the_owner_keeps_them(tmp_path: Path) -> None:
+    path = tmp_path / "typed.jsonl"
+    LocalText(path, TextSettings()).add("a Mr. B c", now=NOW, incognito=False)
+    words = Vocabulary(("<unk>", "<eos>", "a", "mr", "b", "c"))
+
+    def stream(settings: TextSettings) -> list[int]:
+        return OwnText.read(path, settings, now=NOW).training_examples(words).tolist()
+
+    # "mr" begins no sentence of its own where its full stop belongs to the title.
+    assert stream(TextSettings()) == [2, 3, 0, 5, EOS]
+    assert stream(TextSettings(keep=("names",))) == [2, 3, EOS, 4, 5, EOS]

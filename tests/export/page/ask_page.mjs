@@ -26,6 +26,7 @@ const answers = {
     const made = new index.WordIndex(list);
     return cases.map(([begun, scores, count]) => made.likeliest(begun, scores, count));
   },
+  offensive: showOffensive,
   tensors: ({ files }) => files.map(readTensors),
   keyboard: typeAll,
   checked: ({ cases }) => Promise.all(cases.map(namesRead)),
@@ -39,6 +40,19 @@ const answers = {
     return { samples: [...sound.samplesOf(bytes)], wav: Buffer.from(wav).toString("base64") };
   },
 };
+
+async function showOffensive({ list, scores, never, offensive }) {
+  const distribution = Float32Array.from(scores);
+  const reader = { read: async () => ({ begun: "", beginsSentence: false, distribution }) };
+  const rules = { languages: [], never, offensive };
+  const keyboard = new strip.Keyboard(reader, new index.WordIndex(list), rules);
+  const found = [await keyboard.suggest("")];
+  for (const isAllowed of [true, false]) {
+    keyboard.allowOffensive(isAllowed);
+    found.push(await keyboard.suggest(""));
+  }
+  return found.map(({ centre }) => centre.text);
+}
 
 function lengthsNormalised(typed) {
   const { normalize } = String.prototype;

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from export.page.described import PERSONAL_FILE
 from export.page.device_site import write_site
@@ -390,3 +390,38 @@ def test_a_device_serves_the_page_itself_as_plain_files(
 
     _expect_strip(page, ben, "see the ")
     expect(page.get_by_role("button", name="Change person")).to_be_hidden()
+
+
+@pytest.mark.slow
+def test_the_box_allows_offensive_words_until_the_person_leaves(
+    browser: Browser, served: Served
+) -> None:
+    best = served.household.keyboard("ada").suggest("we se").centre
+    assert best is not None
+    row = served.household.bundle.vocabulary.words.index(best.text)
+
+    def call_the_best_offensive(route: Route) -> None:
+        answer = route.fetch()
+        described = answer.json()
+        for version in described["versions"]:
+            version |= {"never": [*version["never"], row], "offensive": [row]}
+        route.fulfill(response=answer, json=described)
+
+    context = browser.new_context(service_workers="block")  # it would pass the route by
+    page = context.new_page()
+    page.route("**/v1/keyboard", call_the_best_offensive)
+    page.goto(served.url)
+    _open(page, served, "ada")
+    centre, box = page.locator("#strip [data-place=centre]"), page.locator("#offensive")
+
+    _tap(page, "we se")
+    expect(centre).not_to_have_text(best.text)
+    box.check()
+    expect(centre).to_have_text(best.text)
+    page.reload()
+    _open(page, served, "ada")
+    expect(box).to_be_checked()
+    page.locator("#leave").click()
+    _open(page, served, "ada")
+    expect(box).not_to_be_checked()
+    context.close()

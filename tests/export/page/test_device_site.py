@@ -53,8 +53,12 @@ def test_the_folder_holds_the_page_and_one_person_s_keyboard(
 
 
 @pytest.mark.usefixtures("_runtime")
-def test_the_folder_is_the_owner_s_alone(tmp_path: Path, bundle_folder: Path) -> None:
+def test_the_folder_is_the_owner_s_alone(
+    tmp_path: Path, bundle_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = tmp_path / "site"
+    # No word of this list is on the shipped ones.
+    monkeypatch.setattr(export.page.device_site, "blocked_words", lambda _: frozenset({"the"}))
 
     assert main(["page", str(bundle_folder), "--out", str(site)]) == 0
 
@@ -62,6 +66,9 @@ def test_the_folder_is_the_owner_s_alone(tmp_path: Path, bundle_folder: Path) ->
     assert {path.stat().st_mode & 0o077 for path in site.rglob("*") if path.is_file()} == {0}
     described = json.loads((site / "keyboard/keyboard.json").read_bytes())
     assert described["client"] == "everyone"
+    the = load_bundle(bundle_folder).vocabulary.words.index("the")
+    version = described["versions"][0]
+    assert (version["never"], version["offensive"]) == ([0, 1, the], [the])
     assert (
         described["versions"][0]["files"].keys() == load_bundle(bundle_folder).manifest.files.keys()
     )

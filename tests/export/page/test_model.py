@@ -103,7 +103,12 @@ def _asked(bundle: Bundle, graph: NextWordGraph, source: Path, own: Path) -> dic
     ranking = PersonalRanking(bundle.vocabulary, WordIndex(bundle.vocabulary), blocked=BLOCKED)
     own.write_bytes(personal_file(graph))
     described = describe(
-        "1", bundle.manifest, graph=graph, ranking=ranking, own_part=own.read_bytes()
+        "1",
+        bundle.manifest,
+        graph=graph,
+        ranking=ranking,
+        open_ranking=ranking,
+        own_part=own.read_bytes(),
     )
     return {
         "model": str(source / "model.onnx"),
@@ -156,6 +161,16 @@ def test_begun_words_are_ranked_as_by_the_library(vocabulary: Vocabulary) -> Non
 
     expected = [index.likeliest(begun, scores, count=count).tolist() for begun, count in cases]
     assert found == expected
+
+
+def test_offensive_words_come_only_while_the_person_allows_them() -> None:
+    words = ["<unk>", "<eos>", "worst", "mild", "fine"]
+    rules = {"never": [0, 1, 2, 3], "offensive": [2]}
+
+    found = ask_page(offensive={"list": words, "scores": [9, 9, 3, 2, 1], **rules})["offensive"]
+
+    # "mild" is blocked whoever asks.
+    assert found == ["fine", "worst", "fine"]
 
 
 def test_every_file_is_held_against_its_digest_the_person_s_own_too() -> None:

@@ -116,6 +116,34 @@ def test_blocked_words_are_neither_shown_nor_learnt(
     assert texts(keyboard.suggest("we da")) == ("da", None, None)
 
 
+def test_words_of_the_language_s_list_are_blocked_unless_the_person_says_otherwise(
+    parameters: FlatVector, vocabulary: Vocabulary
+) -> None:
+    words = tuple("shit" if word == "go" else word for word in vocabulary.words)
+    graph = biased(parameters, ["go", "see", "seen", "seeing"])  # "go" has its row
+
+    def shown(languages: Sequence[str], blocked: Sequence[str] | None = None) -> str | None:
+        cache = PersonalCache()
+        keyboard = Keyboard(
+            graph, Vocabulary(words), languages=languages, blocked=blocked, cache=cache
+        )
+        keyboard.learn("shit")
+        centre = keyboard.suggest("we ").centre
+        assert ("shit" in dict(cache.words())) == (centre is not None and centre.text == "shit")
+        return None if centre is None else centre.text
+
+    assert shown(["en-GB"]) == "see"
+    assert shown(["en"], blocked=()) == "shit"
+    assert shown(["en"], blocked=("see",)) == "shit"
+    assert shown([]) == "shit"
+
+
+def test_blocking_every_word_is_refused(favouring: NextWordGraph, vocabulary: Vocabulary) -> None:
+    Keyboard(favouring, vocabulary, blocked=vocabulary.words[:-1])
+    with pytest.raises(ValueError, match="must leave a word to suggest, but all 17 of the word"):
+        Keyboard(favouring, vocabulary, blocked=vocabulary.words)
+
+
 def test_nothing_is_learnt_incognito(favouring: NextWordGraph, vocabulary: Vocabulary) -> None:
     cache = PersonalCache()
     keyboard = Keyboard(favouring, vocabulary, cache=cache)

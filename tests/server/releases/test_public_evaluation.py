@@ -9,7 +9,7 @@ import torch
 
 from models.plan.plan import VocabularySettings
 from models.settings.model import GruLmSettings, schema_of
-from models.text.vocabulary import shipped_vocabulary
+from models.text.vocabulary import Vocabulary, shipped_vocabulary
 from server.releases.public_evaluation import EvaluationTextError, PublicText
 from tests.server.round_hands import round_in_hand
 
@@ -22,6 +22,19 @@ def score(path: Path, parameters: torch.Tensor) -> tuple[int, float]:
     plan = msgspec.structs.replace(round_in_hand(1).plan, model=model, vocabulary=words)
     counts = PublicText(path, shipped_vocabulary(WORDS)).score(plan, parameters)
     return counts.token_count, counts.perplexity
+
+
+def test_the_text_is_read_as_devices_read_theirs(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the of Dr. And to\n")
+
+    stream = PublicText(text, Vocabulary(("<unk>", "<eos>", "the", "of", "dr", "jones"))).stream
+    text.write_text("the of Dr. Jones of\n")
+    cut = PublicText(text, Vocabulary(("<unk>", "<eos>", "the", "of", "dr", "jones"))).stream
+
+    # The full stop of a title ends no sentence where a name follows, and the name is unknown.
+    assert stream.tolist() == [2, 3, 4, 1, 0, 0, 1]
+    assert cut.tolist() == [2, 3, 4, 0, 3, 1]
 
 
 def test_every_word_and_sentence_end_is_scored_once(tmp_path: Path) -> None:

@@ -93,6 +93,16 @@ def test_clients_with_too_little_text_are_left_out(configured: Configured, tmp_p
         build_text_population(configured("data.dataset=jsonl", "data.least_tokens=500")[0], path)
 
 
+def test_text_that_the_list_has_no_word_of_is_told_by_its_letters(
+    configured: Configured, tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(msgspec.json.encode({"user": "li", "text": "你好。今天 ok123"}) + b"\n")
+
+    with pytest.raises(PopulationError, match=r"a word of the word list.*Chinese 100"):
+        build_text_population(configured("data.dataset=jsonl")[0], path)
+
+
 def test_long_held_out_text_is_cut_between_sentences_and_nothing_is_lost(
     configured: Configured, ptb: Path
 ) -> None:

@@ -68,6 +68,7 @@ async function openInTurn(mine, source, description, wanted) {
     }
     const before = opened;
     opened = { ...made, source, description, version };
+    opened.keyboard.allowOffensive(at("offensive").checked);
     strip.use(opened.keyboard);
     await before?.close();
     showKeyboard();
@@ -101,6 +102,7 @@ function showKeyboard() {
   at("keyboard").hidden = false;
   at("leave").hidden = !NEEDS_TOKEN;
   at("keep").checked = opened.source === kept;
+  at("offensive-choice").hidden = !opened.version.offensive?.length;
   showVersions();
   tell(`This is ${opened.description.client}'s keyboard. What you type stays in this page.`);
   field.area.focus();
@@ -123,6 +125,8 @@ async function leave() {
   opened = null;
   clearText();
   voiceBox.leave();
+  localStorage.removeItem("offensive");
+  at("offensive").checked = false;
   await before?.close();
   at("keyboard").hidden = true;
   at("leave").hidden = true;
@@ -181,6 +185,11 @@ at("clear").addEventListener("click", () => {
   field.area.focus();
   follow();
 });
+at("offensive").addEventListener("change", (event) => {
+  localStorage.setItem("offensive", event.target.checked);
+  opened.keyboard.allowOffensive(event.target.checked);
+  follow();
+});
 at("version").addEventListener("change", (event) =>
   open(opened.source, opened.description, event.target.value),
 );
@@ -202,6 +211,7 @@ async function begin() {
     return;
   }
   navigator.serviceWorker?.register("service_worker.js").catch(tellFailure);
+  at("offensive").checked = localStorage.getItem("offensive") === "true";
   if (NEEDS_TOKEN) await showSignIn();
   else await signIn(null);
 }

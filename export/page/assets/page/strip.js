@@ -23,13 +23,21 @@ export class Keyboard {
   /**
    * @param {NextWords} words follows the text
    * @param {WordIndex} index of the same words
-   * @param {{languages: string[], never: number[]}} rules rows that are never shown
+   * @param {{languages: string[], never: number[], offensive?: number[]}} rules rows that are never
+   *   shown, and those of them that are shown if the person allows it
    */
-  constructor(words, index, { languages, never }) {
+  constructor(words, index, { languages, never, offensive = [] }) {
     this.words = words;
     this.index = index;
     this.languages = languages;
-    this.never = new Set(never);
+    this.rules = { never, offensive };
+    this.allowOffensive(false);
+  }
+
+  /** Show offensive words, too, or not. */
+  allowOffensive(isAllowed) {
+    const shown = new Set(isAllowed ? this.rules.offensive : []);
+    this.never = new Set(this.rules.never.filter((row) => !shown.has(row)));
   }
 
   /** Return the strip for the text before the cursor, which may be all empty. */
