@@ -23,7 +23,8 @@ def describe(
     """Return what the page needs to know of one version.
 
     Args:
-        ranking: The ranking of its words; says which are never suggested.
+        ranking: The ranking of its words; says which are never suggested and which
+            are never corrected.
         own_part: The bytes of `personal_file`; None if there is no own part.
     """
     sha256 = None if own_part is None else hashlib.sha256(own_part).hexdigest()
@@ -32,9 +33,14 @@ def describe(
         **_facts(version, manifest, own=own),
         "words": graph.vocabulary_size,
         "context_size": graph.context_size,
-        "never": sorted(ranking.never),
+        **described_rules(ranking),
         "files": manifest.files,
     }
+
+
+def described_rules(ranking: PersonalRanking) -> dict[str, object]:
+    """Return rows that are never suggested, and words that are neither suggested nor corrected."""
+    return {"never": sorted(ranking.never), "blocked": sorted(ranking.blocked)}
 
 
 def describe_voice(

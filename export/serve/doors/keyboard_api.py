@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from export.runtime.next_word import SLOTS
 from export.serve.doors.desk import ClientName, DeskOf
-from export.serve.loaded.people import MOST_SUGGESTIONS
+from export.serve.loaded.people import MOST_KEPT_WORDS, MOST_SUGGESTIONS
 
 router = APIRouter(prefix="/v1", tags=["keyboard"])
 
@@ -26,6 +26,14 @@ class NextRequest(BaseModel):
         str | None, Field(description="a version that is served; else the present")
     ] = None
     incognito: Annotated[bool, Field(description="keep nothing of this text in memory")] = False
+    kept_words: Annotated[
+        list[str],
+        Field(
+            max_length=MOST_KEPT_WORDS,
+            description="words that the strip does not correct: those of which the person took a "
+            "correction back or which they typed twice",
+        ),
+    ] = []
 
 
 class SuggestedWord(BaseModel):
@@ -40,7 +48,11 @@ class StripPlace(BaseModel):
 
     text: Annotated[str, Field(description="what is shown, and typed when it is taken")]
     kind: Annotated[
-        Literal["word", "verbatim"], Field(description="verbatim: what is typed already")
+        Literal["word", "verbatim", "correction"],
+        Field(
+            description="verbatim: what is typed already; correction: a blank or a mark takes it "
+            "instead of what is typed"
+        ),
     ]
 
 
@@ -67,7 +79,12 @@ async def suggest(asked: NextRequest, client: ClientName, desk: DeskOf) -> Respo
     found = await desk.on_thread(
         client,
         lambda: desk.people.suggest(
-            client, served, asked.text, count=asked.count, keep=not asked.incognito
+            client,
+            served,
+            asked.text,
+            count=asked.count,
+            keep=not asked.incognito,
+            kept_words=asked.kept_words,
         ),
     )
     answer = {"version": served.version, "suggestions": found.words, "strip": found.strip}

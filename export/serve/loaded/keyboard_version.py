@@ -10,6 +10,7 @@ from export.bundles.keyboard_bundle import load_bundle
 from export.bundles.manifest import BundleManifest, Manifest
 from export.bundles.signed_files import SIGNED_NAMES, read_signed
 from export.people.people_file import MadePeople, load_people_file
+from export.runtime.corrections import Corrections
 from export.runtime.next_word import NextWords
 from export.runtime.personal_ranking import PersonalRanking
 from export.runtime.strip import read_blocklist
@@ -28,6 +29,7 @@ class ServedModel:
     Attributes:
         index: The index of its words, shared by every text.
         ranking: The ranking of its words, without blocked ones.
+        corrections: What mends slips.
         graph: The shared model.
         files: The bundle's files by name, for programs that suggest by themselves and for devices
             that make a person's own bundle of it.
@@ -39,6 +41,7 @@ class ServedModel:
     vocabulary: Vocabulary
     index: WordIndex
     ranking: PersonalRanking
+    corrections: Corrections
     graph: NextWordGraph
     files: Mapping[str, bytes]
     made: MadePeople | None = None
@@ -71,6 +74,7 @@ def load_shared(folder: ServingFolder, settings: ServeSettings, version: str) ->
         bundle.vocabulary,
         index,
         _ranking(folder, bundle.vocabulary, index),
+        Corrections(bundle.vocabulary, languages=bundle.manifest.languages),
         graph,
         files,
     )
