@@ -15,7 +15,8 @@ openings, which are few, and of blocks of words):
     versus_native, versus_native_int8
                      browser_step_ms over native_step_ms; the same in 8 bits.
     browser_suggestion_ms
-                     From a text typed key by key to its strip, in the browser, float32.
+                     From a text typed key by key to its strip, in the browser, float32; the mean,
+                     and each key for the percentile. One letter in twenty is a slip.
     largest_difference
                      Of the log-probabilities of all words after a text, in nats, browser and
                      native; float32.
@@ -41,6 +42,7 @@ from rich.console import Console
 from benchmarks.export import test_sentences
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.serving_http import SHARED, make_folder, make_release, put, running
+from benchmarks.typos import Fingers
 from export.bundles.keyboard_bundle import load_bundle
 from export.making.keyboard import KeyboardKind
 from export.making.released_model import export_bundle
@@ -75,11 +77,14 @@ async ({ token, place, tokens, texts, block }) => {
     for (const one of some) ({ state, distribution } = await graph.step([one], state));
     steps.push((performance.now() - began) / some.length);
   }
-  const began = performance.now();
-  for (const text of texts) await keyboard.suggest(text);
-  const suggestion = (performance.now() - began) / texts.length;
+  const suggestions = [];
+  for (const text of texts) {
+    const began = performance.now();
+    await keyboard.suggest(text);
+    suggestions.push(performance.now() - began);
+  }
   await opened.close();
-  return { steps, suggestion, distribution: Array.from(distribution) };
+  return { steps, suggestions, distribution: Array.from(distribution) };
 }
 """
 
@@ -95,7 +100,9 @@ def measure(browser: Browser, folder: Path, words: int, openings: int) -> dict[s
     (token,) = make_tokens(serving, ["ann"]).values()
     sentences = test_sentences()
     tokens = shipped_vocabulary().token_stream(sentences)[:words].tolist()
-    text = " ".join(" ".join(sentence) for sentence in sentences)[: 4 * words]
+    fingers = Fingers(seed=1)
+    typed = (fingers.type(word) for sentence in sentences for word in sentence)
+    text = " ".join(typed)[: 4 * words]
     texts = [text[:end] for end in range(1, len(text))]
     figures = {"transferred_mb": _travelling_bytes(bundles[""]) / MB}
     with running(serving) as server:
@@ -177,7 +184,8 @@ def _compared(
     }
     if not name:
         difference = np.abs(np.array(found["distribution"]) - prediction.distribution[0])
-        figures["browser_suggestion_ms"] = found["suggestion"]
+        figures["browser_suggestion_ms"] = float(np.mean(found["suggestions"]))
+        figures["browser_suggestion_ms_p99"] = float(np.percentile(found["suggestions"], 99))
         figures["largest_difference"] = float(difference.max())
     return figures
 

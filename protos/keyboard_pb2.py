@@ -24,23 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15protos/keyboard.proto\x12\x08sotto.v1\"n\n\x0bNextRequest\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x12\n\x05\x63ount\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x14\n\x07version\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x11\n\tincognito\x18\x04 \x01(\x08\x42\x08\n\x06_countB\n\n\x08_version\"u\n\nNextAnswer\x12\x0f\n\x07version\x18\x01 \x01(\t\x12,\n\x0bsuggestions\x18\x02 \x03(\x0b\x32\x17.sotto.v1.SuggestedWord\x12(\n\x05strip\x18\x03 \x01(\x0b\x32\x19.sotto.v1.SuggestionStrip\"2\n\rSuggestedWord\x12\x0c\n\x04word\x18\x01 \x01(\t\x12\x13\n\x0bprobability\x18\x02 \x01(\x01\"\xad\x01\n\x0fSuggestionStrip\x12\'\n\x04left\x18\x01 \x01(\x0b\x32\x14.sotto.v1.StripPlaceH\x00\x88\x01\x01\x12)\n\x06\x63\x65ntre\x18\x02 \x01(\x0b\x32\x14.sotto.v1.StripPlaceH\x01\x88\x01\x01\x12(\n\x05right\x18\x03 \x01(\x0b\x32\x14.sotto.v1.StripPlaceH\x02\x88\x01\x01\x42\x07\n\x05_leftB\t\n\x07_centreB\x08\n\x06_right\"/\n\nStripPlace\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x13\n\x0bis_verbatim\x18\x02 \x01(\x08\x32?\n\x08Keyboard\x12\x33\n\x04Next\x12\x15.sotto.v1.NextRequest\x1a\x14.sotto.v1.NextAnswerb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15protos/keyboard.proto\x12\x08sotto.v1\"\x82\x01\n\x0bNextRequest\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x12\n\x05\x63ount\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x14\n\x07version\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x11\n\tincognito\x18\x04 \x01(\x08\x12\x12\n\nkept_words\x18\x05 \x03(\tB\x08\n\x06_countB\n\n\x08_version\"u\n\nNextAnswer\x12\x0f\n\x07version\x18\x01 \x01(\t\x12,\n\x0bsuggestions\x18\x02 \x03(\x0b\x32\x17.sotto.v1.SuggestedWord\x12(\n\x05strip\x18\x03 \x01(\x0b\x32\x19.sotto.v1.SuggestionStrip\"2\n\rSuggestedWord\x12\x0c\n\x04word\x18\x01 \x01(\t\x12\x13\n\x0bprobability\x18\x02 \x01(\x01\"\xad\x01\n\x0fSuggestionStrip\x12\'\n\x04left\x18\x01 \x01(\x0b\x32\x14.sotto.v1.StripPlaceH\x00\x88\x01\x01\x12)\n\x06\x63\x65ntre\x18\x02 \x01(\x0b\x32\x14.sotto.v1.StripPlaceH\x01\x88\x01\x01\x12(\n\x05right\x18\x03 \x01(\x0b\x32\x14.sotto.v1.StripPlaceH\x02\x88\x01\x01\x42\x07\n\x05_leftB\t\n\x07_centreB\x08\n\x06_right\"F\n\nStripPlace\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x13\n\x0bis_verbatim\x18\x02 \x01(\x08\x12\x15\n\ris_correction\x18\x03 \x01(\x08\x32?\n\x08Keyboard\x12\x33\n\x04Next\x12\x15.sotto.v1.NextRequest\x1a\x14.sotto.v1.NextAnswerb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.keyboard_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_NEXTREQUEST']._serialized_start=35
-  _globals['_NEXTREQUEST']._serialized_end=145
-  _globals['_NEXTANSWER']._serialized_start=147
-  _globals['_NEXTANSWER']._serialized_end=264
-  _globals['_SUGGESTEDWORD']._serialized_start=266
-  _globals['_SUGGESTEDWORD']._serialized_end=316
-  _globals['_SUGGESTIONSTRIP']._serialized_start=319
-  _globals['_SUGGESTIONSTRIP']._serialized_end=492
-  _globals['_STRIPPLACE']._serialized_start=494
-  _globals['_STRIPPLACE']._serialized_end=541
-  _globals['_KEYBOARD']._serialized_start=543
-  _globals['_KEYBOARD']._serialized_end=606
+  _globals['_NEXTREQUEST']._serialized_start=36
+  _globals['_NEXTREQUEST']._serialized_end=166
+  _globals['_NEXTANSWER']._serialized_start=168
+  _globals['_NEXTANSWER']._serialized_end=285
+  _globals['_SUGGESTEDWORD']._serialized_start=287
+  _globals['_SUGGESTEDWORD']._serialized_end=337
+  _globals['_SUGGESTIONSTRIP']._serialized_start=340
+  _globals['_SUGGESTIONSTRIP']._serialized_end=513
+  _globals['_STRIPPLACE']._serialized_start=515
+  _globals['_STRIPPLACE']._serialized_end=585
+  _globals['_KEYBOARD']._serialized_start=587
+  _globals['_KEYBOARD']._serialized_end=650
 # @@protoc_insertion_point(module_scope)

@@ -7,16 +7,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class NextRequest(_message.Message):
-    __slots__ = ("text", "count", "version", "incognito")
+    __slots__ = ("text", "count", "version", "incognito", "kept_words")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     INCOGNITO_FIELD_NUMBER: _ClassVar[int]
+    KEPT_WORDS_FIELD_NUMBER: _ClassVar[int]
     text: str
     count: int
     version: str
     incognito: bool
-    def __init__(self, text: _Optional[str] = ..., count: _Optional[int] = ..., version: _Optional[str] = ..., incognito: _Optional[bool] = ...) -> None: ...
+    kept_words: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, text: _Optional[str] = ..., count: _Optional[int] = ..., version: _Optional[str] = ..., incognito: _Optional[bool] = ..., kept_words: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NextAnswer(_message.Message):
     __slots__ = ("version", "suggestions", "strip")
@@ -47,9 +49,11 @@ class SuggestionStrip(_message.Message):
     def __init__(self, left: _Optional[_Union[StripPlace, _Mapping]] = ..., centre: _Optional[_Union[StripPlace, _Mapping]] = ..., right: _Optional[_Union[StripPlace, _Mapping]] = ...) -> None: ...
 
 class StripPlace(_message.Message):
-    __slots__ = ("text", "is_verbatim")
+    __slots__ = ("text", "is_verbatim", "is_correction")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     IS_VERBATIM_FIELD_NUMBER: _ClassVar[int]
+    IS_CORRECTION_FIELD_NUMBER: _ClassVar[int]
     text: str
     is_verbatim: bool
-    def __init__(self, text: _Optional[str] = ..., is_verbatim: _Optional[bool] = ...) -> None: ...
+    is_correction: bool
+    def __init__(self, text: _Optional[str] = ..., is_verbatim: _Optional[bool] = ..., is_correction: _Optional[bool] = ...) -> None: ...

@@ -24,7 +24,8 @@ def describe(
     """Return what the page needs to know of one version.
 
     Args:
-        ranking: The ranking of its words; says which are never suggested.
+        ranking: The ranking of its words; says which are never suggested and which are never
+            corrected.
         open_ranking: The ranking for a person who allows offensive words; says which those are.
         own_part: The bytes of `personal_file`; None if there is no own part.
     """
@@ -34,9 +35,21 @@ def describe(
         **_facts(version, manifest, own=own),
         "words": graph.vocabulary_size,
         "context_size": graph.context_size,
-        "never": sorted(ranking.never),
-        "offensive": sorted(ranking.never - open_ranking.never),
+        **described_rules(ranking, open_ranking),
         "files": manifest.files,
+    }
+
+
+def described_rules(ranking: PersonalRanking, open_ranking: PersonalRanking) -> dict[str, object]:
+    """Return rows never suggested, words neither suggested nor corrected, and offensive rows.
+
+    Args:
+        open_ranking: The ranking for a person who allows offensive words.
+    """
+    return {
+        "never": sorted(ranking.never),
+        "blocked": sorted(ranking.blocked),
+        "offensive": sorted(ranking.never - open_ranking.never),
     }
 
 

@@ -17,7 +17,7 @@ from export.page.onnxruntime_web import PageError, runtime_files
 from export.page.page_files import Source, page_files
 from export.people.personal_file import load_personal_file
 from export.releases.release import read_authority
-from export.runtime.personal_ranking import PersonalRanking
+from export.runtime.personal_ranking import rankings
 from export.runtime.word_graph import NextWordGraph
 from export.runtime.word_index import WordIndex
 
@@ -67,14 +67,16 @@ def _graph_of(
 
 def _keyboard(bundle: Bundle, graph: NextWordGraph, client: str) -> dict[str, bytes]:
     index = WordIndex(bundle.vocabulary)
-    shipped = blocked_words(bundle.manifest.languages)
+    ranking, open_ranking = rankings(
+        bundle.vocabulary, index, shipped=blocked_words(bundle.manifest.languages)
+    )
     own_part = personal_file(graph) if graph.personal_inputs else None
     version = describe(
         _VERSION,
         bundle.manifest,
         graph=graph,
-        ranking=PersonalRanking(bundle.vocabulary, index, blocked=shipped),
-        open_ranking=PersonalRanking(bundle.vocabulary, index),
+        ranking=ranking,
+        open_ranking=open_ranking,
         own_part=own_part,
     )
     place = f"{_SOURCE.files}/{_VERSION}"

@@ -65,12 +65,14 @@ class Reading:
     Attributes:
         begun: The word that is begun, lower-case; empty if the next one is expected.
         begins_sentence: Whether that word is the first of its sentence.
+        sentences: The finished words before it, sentence by sentence.
         ranked: The likeliest rows, likeliest first, whatever is begun.
         distribution: Log-probabilities of all words in nats, float32, shape ``(vocab,)``.
     """
 
     begun: str
     begins_sentence: bool
+    sentences: Sequence[Sequence[str]]
     ranked: NDArray[np.int64]
     distribution: NDArray[np.float32]
 
@@ -139,7 +141,8 @@ class NextWords:
         if begun == UNK_WORD:
             return None
         prediction = self._predict(self._tokens(sentences))
-        return Reading(begun, not sentences[-1], prediction.words[0], prediction.distribution[0])
+        ranked, distribution = prediction.words[0], prediction.distribution[0]
+        return Reading(begun, not sentences[-1], sentences, ranked, distribution)
 
     def _tokens(self, sentences: Sequence[Sequence[str]]) -> list[int]:
         """Return what the model reads: as in training, ``<eos>`` before and between sentences."""

@@ -28,10 +28,11 @@ class CacheError(ValueError):
     """Raised when a kept cache cannot be read."""
 
 
-class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The words of a cache's bytes: how much each counts."""
+class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The words of a cache's bytes: how much each counts, and which were typed twice."""
 
     weights: dict[str, float]
+    typed_twice: tuple[str, ...] = ()
 
 
 class PersonalCache:
@@ -57,9 +58,16 @@ class PersonalCache:
         self._step = 1.0
         self._total = 0.0
         self._weights: dict[str, float] = {}
+        self._typed_twice: set[str] = set()
+        self._changes = 0
 
     def __len__(self) -> int:
         return len(self._weights)
+
+    @property
+    def changes(self) -> int:
+        """Return a number that differs whenever the words do."""
+        return self._changes
 
     def learn(self, text: str, *, never: Collection[str] = ()) -> None:
         """Count the words of a finished text, but none of ``never``, lower-case words.
@@ -71,9 +79,19 @@ class PersonalCache:
                 if word != UNK_WORD and word not in never:
                     self._count(word)
 
+    def insist(self, word: str, *, never: Collection[str] = ()) -> None:
+        """Count a word as typed twice: its person took a correction of it back."""
+        for sentence in split_sentences(word):
+            for one in sentence:
+                if one != UNK_WORD and one not in never:
+                    self._count(one)
+                    self._typed_twice.add(one)
+
     def forget(self, word: str) -> None:
         """Drop a word, as if it had never been typed."""
         self._total -= self._weights.pop(word.lower(), 0.0)
+        self._typed_twice.discard(word.lower())
+        self._changes += 1
 
     def share(self, word: str) -> float:
         """Return p_cache of a word, in [0, 1]."""
@@ -88,32 +106,44 @@ class PersonalCache:
         """Return whether a word was typed often and lately enough to be no slip."""
         return self._weights.get(word, 0.0) / self._step >= _TYPED_TWICE
 
+    def was_typed_twice(self, word: str) -> bool:
+        """Return whether a word was typed twice, however long ago, and is still kept."""
+        return word in self._typed_twice
+
     def to_bytes(self) -> bytes:
         """Return the cache as JSON bytes, to be kept owner-only."""
         weights = {word: weight / self._step for word, weight in self._weights.items()}
-        return msgspec.json.encode(_Kept(weights))
+        return msgspec.json.encode(_Kept(weights, tuple(sorted(self._typed_twice))))
 
     @classmethod
     def from_bytes(cls, kept: bytes) -> "PersonalCache":
         """Return the cache that `to_bytes` wrote; CacheError if the bytes are none."""
         try:
-            weights = decode_json(kept, _Kept).weights
+            read = decode_json(kept, _Kept)
         except msgspec.DecodeError as error:
             raise CacheError(f"a personal cache cannot be read: {error}") from None
+        weights = read.weights
         if not all(0 < weight < _LARGEST_STEP for weight in weights.values()):
             raise CacheError("a personal cache must hold positive counts")
         cache = cls()
         cache._weights = weights
         cache._total = sum(weights.values())
+        # Caches of before said no more than how much a word counts.
+        settled = {word for word, weight in weights.items() if weight >= _TYPED_TWICE}
+        cache._typed_twice = settled | weights.keys() & set(read.typed_twice)
         return cache
 
     def _count(self, word: str) -> None:
+        self._changes += 1
         self._step *= self._growth
+        if word in self._weights:
+            self._typed_twice.add(word)
         self._weights[word] = self._weights.get(word, 0.0) + self._step
         self._total += self._step
         if len(self._weights) > self._largest_words:
             least = min(self._weights, key=self._weights.__getitem__)
             self._total -= self._weights.pop(least)
+            self._typed_twice.discard(least)
         if self._step > _LARGEST_STEP:
             self._weights = {one: weight / self._step for one, weight in self._weights.items()}
             self._total = sum(self._weights.values())

@@ -1,7 +1,8 @@
 """Rank words for one person: the model's mixed with the person's own, without blocked ones."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +10,44 @@ from numpy.typing import NDArray
 from export.runtime.next_word import Reading, Suggestion
 from export.runtime.personal_cache import PersonalCache
 from export.runtime.word_index import WordIndex
+from export.runtime.word_tree import WordTree
 from models.text.vocabulary import NEVER_SUGGESTED, Vocabulary
 
 CACHE_SHARE = 0.15
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How likely each word stands at one place of a person's text.
+
+    Attributes:
+        rows: Log-probabilities of the list's words in nats, shape ``(vocab,)``.
+        own: Probabilities of the person's words that the list lacks, in alphabetical order, none
+            blocked.
+        own_tree: The same words, to be found by letters with a slip.
+    """
+
+    rows: NDArray[np.float32] | NDArray[np.float64]
+    own: Mapping[str, float]
+    own_tree: WordTree
+
+
+@dataclass(frozen=True)
+class _Own:
+    """The person's words at one state of the cache.
+
+    Attributes:
+        changes: The cache's state.
+        rows: Of those that the list has, and their shares of all that was typed.
+        new: Shares of the settled ones that it lacks, in alphabetical order.
+        tree: The same words.
+    """
+
+    changes: int
+    rows: NDArray[np.int64]
+    shares: NDArray[np.float64]
+    new: Mapping[str, float]
+    tree: WordTree
 
 
 class PersonalRanking:
@@ -38,17 +74,19 @@ class PersonalRanking:
         """
         if not 0 <= cache_share < 1:
             raise ValueError(f"cache_share must be in [0, 1), got {cache_share}")
-        self._vocabulary = vocabulary
-        self._index = index
-        self._cache = PersonalCache() if cache is None else cache
+        self.vocabulary = vocabulary
+        self.index = index
+        self.cache = PersonalCache() if cache is None else cache
+        self.blocked = frozenset(blocked)
         self._share = cache_share
-        self._blocked = frozenset(blocked)
-        self._never = frozenset((*NEVER_SUGGESTED, *vocabulary.encode(self._blocked)))
+        self._never = frozenset((*NEVER_SUGGESTED, *vocabulary.encode(self.blocked)))
         if len(self._never) == len(vocabulary):
             raise ValueError(
                 f"blocked words must leave a word to suggest, but all {len(vocabulary) - 2:,} of "
                 "the word list are blocked"
             )
+        self.never_rows = np.array(sorted(self._never), dtype=np.int64)
+        self._own = self._own_words()
 
     @property
     def never(self) -> frozenset[int]:
@@ -57,24 +95,42 @@ class PersonalRanking:
 
     def rank(self, reading: Reading, *, count: int) -> list[Suggestion]:
         """Return at most ``count`` words that begin as typed, likeliest first."""
-        if self._share and len(self._cache):
+        if self._share and len(self.cache):
             return self._rank_mixed(reading, count)
         if not reading.begun:
             found = self._suggestions(reading.ranked, reading.distribution)
             if len(found) >= count:
                 return found[:count]
         needed = count + len(self._never)
-        rows = self._index.likeliest(reading.begun, reading.distribution, count=needed)
+        rows = self.index.likeliest(reading.begun, reading.distribution, count=needed)
         return self._suggestions(rows, reading.distribution)[:count]
 
-    def _rank_mixed(self, reading: Reading, count: int) -> list[Suggestion]:
-        """Rank by p = (1 - l) p_model + l p_cache."""
+    def scores(self, reading: Reading) -> Scores:
+        """Return p = (1 - l) p_model + l p_cache of every word, whatever is begun."""
+        if not self._share or not len(self.cache):
+            return Scores(reading.distribution, {}, self._own.tree)
+        if self._own.changes != self.cache.changes:
+            self._own = self._own_words()
         mixed = (1 - self._share) * np.exp(reading.distribution.astype(np.float64))
-        new = self._mix_in(mixed, reading.begun)
+        mixed[self._own.rows] += self._share * self._own.shares
         with np.errstate(divide="ignore"):  # a word of probability 0 is ranked last
-            scores = np.log(mixed)
-        rows = self._index.likeliest(reading.begun, scores, count=count + len(self._never))
-        known = self._suggestions(rows, scores)
+            rows = np.log(mixed)
+        own = {word: self._share * own for word, own in self._own.new.items()}
+        return Scores(rows, own, self._own.tree)
+
+    def own_share(self, word: str) -> float:
+        """Return l p_cache of a word, in [0, 1)."""
+        return self._share * self.cache.share(word)
+
+    def _rank_mixed(self, reading: Reading, count: int) -> list[Suggestion]:
+        found = self.scores(reading)
+        new = [
+            Suggestion(word, own)
+            for word, own in found.own.items()
+            if word.startswith(reading.begun) and word != reading.begun
+        ]
+        rows = self.index.likeliest(reading.begun, found.rows, count=count + len(self._never))
+        known = self._suggestions(rows, found.rows)
         # Sorting is stable: among words too unlikely for a number the order above holds.
         return sorted([*known, *new], key=lambda word: -word.probability)[:count]
 
@@ -82,19 +138,45 @@ class PersonalRanking:
         self, rows: NDArray[np.int64], scores: NDArray[np.float32] | NDArray[np.float64]
     ) -> list[Suggestion]:
         return [
-            Suggestion(self._vocabulary.words[row], math.exp(float(scores[row])))
+            Suggestion(self.vocabulary.words[row], math.exp(float(scores[row])))
             for row in rows.tolist()
             if row not in self._never
         ]
 
-    def _mix_in(self, mixed: NDArray[np.float64], begun: str) -> list[Suggestion]:
-        """Add the person's words to the probabilities; return those that the word list lacks."""
-        new = []
-        for word, own in self._cache.words():
-            if not word.startswith(begun):
-                continue
-            if word in self._vocabulary:
-                mixed[self._vocabulary.encode([word])[0]] += self._share * own
-            elif word not in self._blocked and word != begun and self._cache.is_settled(word):
-                new.append(Suggestion(word, self._share * own))
-        return new
+    def _own_words(self) -> _Own:
+        rows, shares, new = [], [], {}
+        for word, own in self.cache.words():
+            if word in self.vocabulary:
+                rows.append(self.vocabulary.encode([word])[0])
+                shares.append(own)
+            elif word not in self.blocked and self.cache.is_settled(word):
+                new[word] = own
+        new = dict(sorted(new.items()))
+        return _Own(
+            self.cache.changes,
+            rows=np.array(rows, dtype=np.int64),
+            shares=np.array(shares, dtype=np.float64),
+            new=new,
+            tree=WordTree(list(new)),
+        )
+
+
+def rankings(
+    vocabulary: Vocabulary,
+    index: WordIndex,
+    *,
+    shipped: frozenset[str],
+    own: frozenset[str] = frozenset(),
+) -> tuple[PersonalRanking, PersonalRanking]:
+    """Return nobody's rankings: one without offensive words, one for people who allow them.
+
+    Args:
+        shipped: Offensive words, lower-case.
+        own: Words that are blocked whatever the person says.
+    """
+    # The list's words alone can be suggested; any other one stays as it is typed.
+    unlisted = {word for word in shipped if word not in vocabulary}
+    return (
+        PersonalRanking(vocabulary, index, blocked=own | shipped),
+        PersonalRanking(vocabulary, index, blocked=own | unlisted),
+    )

@@ -1,24 +1,27 @@
 """Fill the suggestion strip of a keyboard: three slots, the best word in the centre.
 
-Words stand in the person's case, blocked ones are left out, the person's own come oftener, and what
-is typed can be kept as it is: the verbatim slot takes the left place only if words are too few to
-fill it, so it never costs a suggestion.
+Words stand in the person's case, blocked ones are left out, the person's own come oftener, and a
+slip is mended: a blank takes a correction in the centre, and what is typed is then in the left
+place. Else a blank keeps what is typed, and the verbatim slot takes the left place only if words
+are too few to fill it, so it never costs a suggestion.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from export.blocked.blocked_words import blocked_words
 from export.runtime.casing import cased
-from export.runtime.next_word import SLOTS, NextWords, Suggestion, WordModel
+from export.runtime.corrections import Corrections
+from export.runtime.next_word import SLOTS, NextWords, Reading, Suggestion, WordModel
 from export.runtime.personal_cache import PersonalCache
 from export.runtime.personal_ranking import CACHE_SHARE, PersonalRanking
 from export.runtime.word_index import WordIndex
 from models.text.vocabulary import Vocabulary
+from models.text.words import tokenise
 from privacy.foundation.bounded_files import read_bounded
 
 _TYPED = re.compile(r"[^\W_]+(?:['’][^\W_]*)*\Z")
@@ -29,10 +32,15 @@ _LARGEST_LIST_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Slot:
-    """One place of the strip: the text shown and typed, a suggestion or what is typed already."""
+    """One place of the strip: the text shown, and typed when it is taken.
+
+    Attributes:
+        kind: A suggestion, what is typed already, or a correction, which is taken by a blank or a
+            mark too.
+    """
 
     text: str
-    kind: Literal["word", "verbatim"] = "word"
+    kind: Literal["word", "verbatim", "correction"] = "word"
 
 
 @dataclass(frozen=True)
@@ -44,11 +52,20 @@ class Strip:
     right: Slot | None
 
 
-def fill_strip(words: Sequence[str], typed: str) -> Strip:
+def fill_strip(words: Sequence[str], typed: str, *, is_mended: bool = False) -> Strip:
     """Put the first three words, likeliest first, in the case to be shown, into their places.
 
-    ``typed`` is the word that is begun, as it was typed; empty if none is.
+    Args:
+        typed: The word that is begun, as it was typed; empty if none is.
+        is_mended: Whether the first word is a correction of it that a blank takes.
     """
+    if is_mended and words and words[0] != typed:
+        other = next((word for word in words[1:] if word != typed), None)
+        return Strip(
+            Slot(typed, "verbatim"),
+            Slot(words[0], "correction"),
+            None if other is None else Slot(other),
+        )
     best, second, third, *_ = (*(Slot(word) for word in words[:SLOTS]), None, None, None)
     left, right = second, third
     if right is None and typed and typed not in words[:SLOTS]:
@@ -98,18 +115,33 @@ class Keyboard:
         self._ranking = PersonalRanking(
             vocabulary, index, cache=self._cache, cache_share=cache_share, blocked=self._blocked
         )
+        self._corrections = Corrections(vocabulary, languages=languages)
+        self._kept: set[str] = set()
 
     def suggest(self, text: str) -> Strip:
         """Return the strip for the end of a text, everything typed so far; it may be all empty."""
-        typed = typed_word(text)
         reading = self._words.read(text)
         if reading is None:
             return fill_strip((), "")
         found = self._ranking.rank(reading, count=SLOTS)
-        words = cased_words(
-            found, typed, begins_sentence=reading.begins_sentence, languages=self._languages
+        return shown_strip(
+            self._corrections,
+            found,
+            reading,
+            text,
+            ranking=self._ranking,
+            languages=self._languages,
+            kept=self._kept,
         )
-        return fill_strip(words, typed)
+
+    def keep(self, word: str, *, incognito: bool = False) -> None:
+        """Never correct a word again: its person took the correction back.
+
+        It is taken into the person's own words too, unless ``incognito``.
+        """
+        self._kept.update(tokenise(word))
+        if not incognito:
+            self._cache.insist(word, never=self._blocked)
 
     def learn(self, text: str, *, incognito: bool = False) -> None:
         """Take the words of a finished text into the person's own; nothing if ``incognito``."""
@@ -117,15 +149,32 @@ class Keyboard:
             self._cache.learn(text, never=self._blocked)
 
 
-def cased_words(
-    found: Iterable[Suggestion], typed: str, *, begins_sentence: bool, languages: Sequence[str]
-) -> list[str]:
-    """Return suggestions in the case in which they are shown, each once."""
+def shown_strip(
+    corrections: Corrections,
+    completions: Sequence[Suggestion],
+    reading: Reading,
+    text: str,
+    *,
+    ranking: PersonalRanking,
+    languages: Sequence[str],
+    kept: Collection[str] = (),
+) -> Strip:
+    """Return the strip for a text, in the person's case.
+
+    Args:
+        completions: Words that begin as typed, likeliest first.
+        reading: The end of the text.
+        ranking: What ranked them.
+        languages: BCP 47 tags of the word list.
+        kept: Lower-case words that are not corrected.
+    """
+    typed = typed_word(text)
+    offer = corrections.offer(completions, reading, typed, ranking=ranking, kept=kept)
     shown = (
-        cased(one.word, typed, begins_sentence=begins_sentence, languages=languages)
-        for one in found
+        cased(word, typed, begins_sentence=reading.begins_sentence, languages=languages)
+        for word in offer.words
     )
-    return list(dict.fromkeys(shown))
+    return fill_strip(list(dict.fromkeys(shown)), typed, is_mended=offer.is_mended)
 
 
 def read_blocklist(path: Path) -> frozenset[str]:

@@ -9,13 +9,17 @@ from bisect import bisect_left
 import numpy as np
 from numpy.typing import NDArray
 
+from export.runtime.word_tree import WordTree
 from models.text.vocabulary import NEVER_SUGGESTED, Vocabulary
 
 _LAST_CHARACTER = "\U0010ffff"
 
 
 class WordIndex:
-    """The words of one list in alphabetical order; safe to share between threads."""
+    """The words of one list in alphabetical order; safe to share between threads.
+
+    ``tree``: the same words, to be found by letters with a slip.
+    """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         """Sort the list, without ``<unk>`` and ``<eos>``."""
@@ -23,6 +27,12 @@ class WordIndex:
         rows.sort(key=lambda row: vocabulary.words[row])
         self._rows = np.array(rows, dtype=np.int64)
         self._words = [vocabulary.words[row] for row in rows]
+        self.tree = WordTree(self._words)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Return the row of each word in alphabetical order."""
+        return self._rows
 
     def rows_that_begin(self, begun: str) -> NDArray[np.int64]:
         """Return the rows of the words that begin so, in alphabetical order."""

@@ -79,6 +79,14 @@ class InterpolatedBigram:
         ranked = np.stack([best[int(context)] for context in contexts])
         return _counts(targets, mixed, ranked)
 
+    def distribution(self, context: int) -> Floats:
+        """Return the probability of every word after a context, shape ``(vocab,)``."""
+        words = np.arange(self._vocabulary_size)
+        weight = self._weight(np.array(context))
+        relative = self._relative(np.full(words.size, context), words)
+        mixed: Floats = weight * relative + (1 - weight) * self._below(words)
+        return mixed
+
     def _weight(self, contexts: Tokens) -> Floats:
         """Return λ of each context; those seen more often than any before have that one's."""
         weights: Floats = self._weights[np.minimum(self._bucket[contexts], self._weights.size - 1)]

@@ -25,7 +25,7 @@ from export.serve.doors.room import Call, NoRoomError, TooManyCallsError
 from export.serve.folder.folder import ServingError, ServingFolder
 from export.serve.folder.settings import LimitSettings, ServeSettings
 from export.serve.folder.tokens import bearer_token
-from export.serve.loaded.people import MOST_SUGGESTIONS, Suggested
+from export.serve.loaded.people import MOST_KEPT_WORDS, MOST_SUGGESTIONS, Suggested
 from export.serve.loaded.personal_models import NoPersonalModelError
 from export.serve.loaded.shelf import NothingServedError, UnknownVersionError
 from protos import keyboard_pb2 as pb
@@ -111,13 +111,24 @@ class KeyboardService:
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"count must be in [1, {MOST_SUGGESTIONS}], got {count}",
             )
+        kept_words = list(asked.kept_words)
+        if len(kept_words) > MOST_KEPT_WORDS:
+            raise _RefusedError(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"kept_words must be at most {MOST_KEPT_WORDS}, got {len(kept_words)}",
+            )
         desk = self._desk
         try:
             served = desk.shelf.version(asked.version if asked.HasField("version") else None)
             found = await desk.on_thread(
                 client,
                 lambda: desk.people.suggest(
-                    client, served, asked.text, count=count, keep=not asked.incognito
+                    client,
+                    served,
+                    asked.text,
+                    count=count,
+                    keep=not asked.incognito,
+                    kept_words=kept_words,
                 ),
             )
         except (UnknownVersionError, NoPersonalModelError) as error:
@@ -239,7 +250,13 @@ def _encoded(version: str, found: Suggested) -> pb.NextAnswer:
 
 
 def _place(slot: Slot | None) -> pb.StripPlace | None:
-    return None if slot is None else pb.StripPlace(text=slot.text, is_verbatim=slot.kind != "word")
+    if slot is None:
+        return None
+    return pb.StripPlace(
+        text=slot.text,
+        is_verbatim=slot.kind == "verbatim",
+        is_correction=slot.kind == "correction",
+    )
 
 
 def _tls(certificate: Path, key: Path) -> grpc.ServerCredentials:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from export.runtime.next_word import SLOTS
 from export.serve.doors.desk import ClientName, DeskOf
-from export.serve.loaded.people import MOST_SUGGESTIONS
+from export.serve.loaded.people import MOST_KEPT_WORDS, MOST_SUGGESTIONS
 
 router = APIRouter(prefix="/v1", tags=["keyboard"])
 
@@ -29,6 +29,14 @@ class NextRequest(BaseModel):
     offensive: Annotated[
         bool, Field(description="suggest words of the shipped blocklists, too; the person's choice")
     ] = False
+    kept_words: Annotated[
+        list[str],
+        Field(
+            max_length=MOST_KEPT_WORDS,
+            description="words that the strip does not correct: those of which the person took a "
+            "correction back or which they typed twice",
+        ),
+    ] = []
 
 
 class SuggestedWord(BaseModel):
@@ -43,7 +51,11 @@ class StripPlace(BaseModel):
 
     text: Annotated[str, Field(description="what is shown, and typed when it is taken")]
     kind: Annotated[
-        Literal["word", "verbatim"], Field(description="verbatim: what is typed already")
+        Literal["word", "verbatim", "correction"],
+        Field(
+            description="verbatim: what is typed already; correction: a blank or a mark takes it "
+            "instead of what is typed"
+        ),
     ]
 
 
@@ -76,6 +88,7 @@ async def suggest(asked: NextRequest, client: ClientName, desk: DeskOf) -> Respo
             count=asked.count,
             keep=not asked.incognito,
             offensive=asked.offensive,
+            kept_words=asked.kept_words,
         ),
     )
     answer = {"version": served.version, "suggestions": found.words, "strip": found.strip}

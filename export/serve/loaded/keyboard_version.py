@@ -11,8 +11,9 @@ from export.bundles.keyboard_bundle import load_bundle
 from export.bundles.manifest import BundleManifest, Manifest
 from export.bundles.signed_files import SIGNED_NAMES, read_signed
 from export.people.people_file import MadePeople, load_people_file
+from export.runtime.corrections import Corrections
 from export.runtime.next_word import NextWords
-from export.runtime.personal_ranking import PersonalRanking
+from export.runtime.personal_ranking import PersonalRanking, rankings
 from export.runtime.strip import read_blocklist
 from export.runtime.word_graph import NextWordGraph
 from export.runtime.word_index import WordIndex
@@ -30,6 +31,7 @@ class ServedModel:
         index: The index of its words, shared by every text.
         ranking: The ranking of its words, without blocked ones.
         open_ranking: The same with those that only the shipped lists block, for people who say so.
+        corrections: What mends slips.
         graph: The shared model.
         files: The bundle's files by name, for programs that suggest by themselves and for devices
             that make a person's own bundle of it.
@@ -42,6 +44,7 @@ class ServedModel:
     index: WordIndex
     ranking: PersonalRanking
     open_ranking: PersonalRanking
+    corrections: Corrections
     graph: NextWordGraph
     files: Mapping[str, bytes]
     made: MadePeople | None = None
@@ -76,6 +79,7 @@ def load_shared(folder: ServingFolder, settings: ServeSettings, version: str) ->
         index,
         ranking,
         open_ranking,
+        Corrections(bundle.vocabulary, languages=bundle.manifest.languages),
         graph,
         files,
     )
@@ -114,11 +118,7 @@ def _rankings(
     The server keeps nobody's own words.
     """
     own = read_blocklist(folder.blocklist) if folder.blocklist.exists() else frozenset()
-    shipped = blocked_words(manifest.languages)
-    return (
-        PersonalRanking(vocabulary, index, blocked=own | shipped),
-        PersonalRanking(vocabulary, index, blocked=own),
-    )
+    return rankings(vocabulary, index, shipped=blocked_words(manifest.languages), own=own)
 
 
 def keyboard_shelf(folder: ServingFolder, settings: ServeSettings) -> Shelf[ServedModel]:

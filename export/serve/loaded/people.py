@@ -10,12 +10,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from export.runtime.next_word import SLOTS, NextWords, Suggestion, WordModel
-from export.runtime.strip import Strip, cased_words, fill_strip, typed_word
+from export.runtime.strip import Strip, fill_strip, shown_strip
 from export.runtime.word_graph import NextWordGraph
 from export.serve.loaded.keyboard_version import ServedModel
 from export.serve.loaded.personal_models import OwnModels
+from models.text.words import tokenise
 
 MOST_SUGGESTIONS = 10
+MOST_KEPT_WORDS = 1_000
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class People:
         count: int,
         keep: bool,
         offensive: bool = False,
+        kept_words: Collection[str] = (),
     ) -> Suggested:
         """Return the likeliest words for the end of a client's text; errors as of ``model_of``.
 
@@ -74,6 +77,7 @@ class People:
             count: How many words at most, in [1, ``MOST_SUGGESTIONS``].
             keep: Whether to carry the text to the next call; without, nothing of it stays.
             offensive: Whether words of the shipped lists of blocked words may come, too.
+            kept_words: Words that the strip does not correct.
         """
         kept = self._text(client, served, keep=keep)
         with kept.turn:
@@ -82,14 +86,16 @@ class People:
             return Suggested([], fill_strip((), ""))
         ranking = served.open_ranking if offensive else served.ranking
         found = ranking.rank(reading, count=max(count, SLOTS))
-        typed = typed_word(text)
-        shown = cased_words(
+        strip = shown_strip(
+            served.corrections,
             found,
-            typed,
-            begins_sentence=reading.begins_sentence,
+            reading,
+            text,
+            ranking=ranking,
             languages=served.manifest.languages,
+            kept=frozenset(tokenise(" ".join(kept_words))),
         )
-        return Suggested(found[:count], fill_strip(shown, typed))
+        return Suggested(found[:count], strip)
 
     def forget_all_but(self, versions: list[str]) -> None:
         """Drop the texts on versions that are no longer served."""

@@ -7,8 +7,10 @@ const modules = ["text", "cursor", "casing", "strip", "word_index", "keyboard_gr
 const [text, cursor, casing, strip, index, graphs, words] = await Promise.all(
   modules.map((name) => page(`${name}.js`)),
 );
-const [tensors, mels, sound, library] = await Promise.all(
-  ["tensor_file", "log_mel", "sound", "library"].map((name) => page(`${name}.js`)),
+const [tensors, mels, sound, library, trees, slips] = await Promise.all(
+  ["tensor_file", "log_mel", "sound", "library", "word_tree", "slips"].map((name) =>
+    page(`${name}.js`),
+  ),
 );
 
 const answers = {
@@ -21,12 +23,20 @@ const answers = {
     cases.map(([word, begun, beginsSentence, languages]) =>
       casing.cased(word, begun, { beginsSentence, languages }),
     ),
-  strips: ({ cases }) => cases.map(([shown, typed]) => strip.fillStrip(shown, typed)),
+  strips: ({ cases }) => cases.map((one) => strip.fillStrip(...one)),
   begun: ({ list, cases }) => {
     const made = new index.WordIndex(list);
     return cases.map(([begun, scores, count]) => made.likeliest(begun, scores, count));
   },
   offensive: showOffensive,
+  offers,
+  reached: ({ list, languages, cases }) => {
+    const tree = new trees.WordTree(list);
+    const layout = new slips.Layout(languages);
+    return cases.map((typed) =>
+      tree.reach(typed, layout).map(({ node, cost, left }) => [node.first, node.last, cost, left]),
+    );
+  },
   tensors: ({ files }) => files.map(readTensors),
   keyboard: typeAll,
   checked: ({ cases }) => Promise.all(cases.map(namesRead)),
@@ -52,6 +62,26 @@ async function showOffensive({ list, scores, never, offensive }) {
     found.push(await keyboard.suggest(""));
   }
   return found.map(({ centre }) => centre.text);
+}
+
+/** Ask keyboards whose models expect the same words wherever they are asked. */
+async function offers({ list, languages, models, cases }) {
+  const made = new index.WordIndex(list);
+  const found = [];
+  for (const { model: number, text: typed, isAllowed, kept, ...rules } of cases) {
+    const distribution = Float32Array.from(models[number]);
+    const model = {
+      contextSize: null,
+      freshState: () => ({}),
+      step: async () => ({ distribution, state: {} }),
+    };
+    const follower = new words.NextWords(model, list);
+    const keyboard = new strip.Keyboard(follower, made, { languages, ...rules });
+    keyboard.allowOffensive(isAllowed);
+    kept.forEach((word) => keyboard.keep(word));
+    found.push(await keyboard.suggest(typed));
+  }
+  return found;
 }
 
 function lengthsNormalised(typed) {
@@ -92,13 +122,13 @@ async function typeAll({ runtime, keyboards }) {
   return found;
 }
 
-async function typeOn(ort, { model, list, personal, contextSize, languages, never, texts }) {
+async function typeOn(ort, { model, list, personal, contextSize, texts, ...rules }) {
   const graph = await graphs.KeyboardGraph.load(ort, new Uint8Array(readFileSync(model)), {
     personal: personal ? tensors.decodeTensors(new Uint8Array(readFileSync(personal))) : new Map(),
     contextSize,
   });
   const follower = new words.NextWords(graph, list);
-  const keyboard = new strip.Keyboard(follower, new index.WordIndex(list), { languages, never });
+  const keyboard = new strip.Keyboard(follower, new index.WordIndex(list), rules);
   const found = [];
   for (const typed of texts) {
     const reading = await follower.read(typed);

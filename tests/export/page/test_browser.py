@@ -127,6 +127,62 @@ def test_a_mark_takes_the_place_of_the_space_behind_a_suggestion(
     expect(page.get_by_label("Text", exact=True)).to_have_value(f"we {taken.text}.")
 
 
+def test_a_space_mends_a_slip_and_backspace_takes_the_correction_back_for_good(
+    page: Page, served: Served
+) -> None:
+    ada = served.household.keyboard("ada")
+    _open(page, served, "ada")
+    field = page.get_by_label("Text", exact=True)
+
+    _tap(page, "we teh")
+    _expect_strip(page, ada, "we teh")
+    _tap(page, " ")
+    expect(field).to_have_value("we the ")
+    page.locator('#keys [data-key="back"]').click()
+    expect(field).to_have_value("we teh")
+    ada.keep("teh")
+    _expect_strip(page, ada, "we teh")
+    _tap(page, " ")
+
+    expect(field).to_have_value("we teh ")
+
+
+def test_a_real_keyboard_s_mark_mends_and_its_backspace_takes_it_back(
+    page: Page, served: Served
+) -> None:
+    ada = served.household.keyboard("ada")
+    _open(page, served, "ada")
+    field = page.get_by_label("Text", exact=True)
+
+    page.keyboard.type("Teh")
+    _expect_strip(page, ada, "Teh")
+    page.keyboard.press(".")
+    expect(field).to_have_value("The.")
+    page.keyboard.press("Backspace")
+    expect(field).to_have_value("Teh")
+    ada.keep("teh")
+    _expect_strip(page, ada, "Teh")
+    page.keyboard.press("Enter")
+
+    expect(field).to_have_value("Teh\n")
+
+
+def test_what_is_kept_by_a_tap_is_not_corrected_again(page: Page, served: Served) -> None:
+    ada = served.household.keyboard("ada")
+    _open(page, served, "ada")
+
+    _tap(page, "teh")
+    _expect_strip(page, ada, "teh")
+    page.get_by_role("button", name="Keep teh").click()
+    page.get_by_role("button", name="Clear the text").click()
+    _tap(page, "teh")
+    ada.keep("teh")
+    _expect_strip(page, ada, "teh")
+    _tap(page, " ")
+
+    expect(page.get_by_label("Text", exact=True)).to_have_value("teh ")
+
+
 def test_everything_is_reached_without_a_mouse(page: Page, served: Served) -> None:
     ada = served.household.keyboard("ada")
     _open(page, served, "ada")

@@ -40,6 +40,13 @@ TEXTS = (
     "I see the sea. W",
     "we can't",
     "12",
+    "seethe",
+    "you don",
+    "we dont",
+    "we can see teh",
+    "I cna",
+    "Seeig",
+    "we SEEIG",
     "GO THE",
     "you don't see the café and the sea and then you see them going ",
     "you don't see the café and the sea and then you see them going s",
@@ -117,6 +124,7 @@ def _asked(bundle: Bundle, graph: NextWordGraph, source: Path, own: Path) -> dic
         "contextSize": described["context_size"],
         "languages": described["languages"],
         "never": described["never"],
+        "blocked": described["blocked"],
         "texts": TEXTS,
     }
 

@@ -136,12 +136,17 @@ def test_a_context_is_cut_where_the_library_cuts_it() -> None:
 
 def test_words_get_the_same_places() -> None:
     words = ("the", "then", "them", "they")
-    cases = [(words[:count], typed) for count in range(5) for typed in ("", "th", "the", "them")]
+    cases = [
+        (words[:count], typed, is_mended)
+        for count in range(5)
+        for typed in ("", "th", "the", "them")
+        for is_mended in (False, True)
+    ]
 
     found = ask_page(strips={"cases": cases})["strips"]
 
-    for (shown, typed), strip in zip(cases, found, strict=True):
-        assert strip == _as_json(fill_strip(shown, typed))
+    for (shown, typed, is_mended), strip in zip(cases, found, strict=True):
+        assert strip == _as_json(fill_strip(shown, typed, is_mended=is_mended))
 
 
 def _as_json(strip: Strip) -> dict[str, object]:

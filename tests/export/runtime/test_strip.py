@@ -98,8 +98,8 @@ def test_the_strip_shows_words_in_the_person_s_case(
     assert texts(keyboard.suggest("")) == ("See", "Go", "Seen")
     assert texts(keyboard.suggest("we ")) == ("see", "go", "seen")
     assert texts(keyboard.suggest("we SE")) == ("SEEN", "SEE", "SEEING")
-    assert texts(keyboard.suggest("Sees")) == ("Sees", None, None)
-    assert keyboard.suggest("Sees").left == Slot("Sees", "verbatim")
+    assert texts(keyboard.suggest("Zz")) == ("Zz", None, None)
+    assert keyboard.suggest("Zz").left == Slot("Zz", "verbatim")
     assert texts(keyboard.suggest("I 12")) == (None, None, None)
 
 
@@ -113,7 +113,7 @@ def test_blocked_words_are_neither_shown_nor_learnt(
 
     assert len(cache) == 0
     assert texts(keyboard.suggest("we ")) == ("seeing", "see", "sea")
-    assert texts(keyboard.suggest("we da")) == ("da", None, None)
+    assert texts(keyboard.suggest("we dam")) == ("dam", None, None)
 
 
 def test_words_of_the_language_s_list_are_blocked_unless_the_person_says_otherwise(
@@ -151,7 +151,7 @@ def test_nothing_is_learnt_incognito(favouring: NextWordGraph, vocabulary: Vocab
     keyboard.learn("sotto sotto", incognito=True)
     assert len(cache) == 0
     keyboard.learn("sotto sotto")
-    assert texts(keyboard.suggest("we so")) == ("so", "sotto", None)
+    assert texts(keyboard.suggest("we sot")) == ("sot", "sotto", None)
 
 
 def test_the_mixture_is_the_formula_s(favouring: NextWordGraph, vocabulary: Vocabulary) -> None:

@@ -9,6 +9,7 @@ import pytest
 from export.making.keyboard import KeyboardKind
 from export.making.released_model import export_bundle
 from export.releases.release import read_release
+from export.runtime.strip import Slot, Strip
 from models.settings.model import schema_of
 from models.text.vocabulary import Vocabulary
 from models.vector.codec import FlatVector
@@ -52,6 +53,11 @@ def test_a_person_is_spared_offensive_words_and_can_allow_them(server: RunningSe
     assert len(spared) == 10
     assert "shit" not in spared
     assert allowed[0] == "shit"
+    mended = msgspec.convert(
+        server.next(ann, "we shjt", offensive=True).json["strip"], type=Strip
+    ).centre
+    assert mended == Slot("shit", "correction")
+    assert "shit" not in str(server.next(ann, "we shjt").json["strip"])
     assert (version.never, version.offensive) == ([0, 1, ROW], [ROW])
     # A blocklist that leaves nothing is refused; what was served goes on.
     server.folder.blocklist.write_text("\n".join(OFFENSIVE))

@@ -120,6 +120,20 @@ def test_probabilities_after_any_context_sum_to_one() -> None:
         assert total == pytest.approx(1)
 
 
+def test_a_distribution_holds_what_each_word_is_scored_with() -> None:
+    train = [stream(A, B, EOS, B, B, C, EOS, A, UNK, EOS)]
+    model = InterpolatedBigram(train, [stream(A, C, EOS)], VOCABULARY_SIZE)
+
+    after = model.distribution(B)
+
+    before = model.score([stream(B)]).log_loss_sum
+    scored = [
+        math.exp(before - model.score([stream(B, word)]).log_loss_sum)
+        for word in range(VOCABULARY_SIZE)
+    ]
+    assert after == pytest.approx(scored)
+
+
 def test_clients_are_scored_on_text_of_their_own() -> None:
     # Ten words each, so nine tenths of a client's text are nine words: B follows A in all of them.
     # What the tenth word of b tells, C after C, is counted once the mixture is fitted.

@@ -20,9 +20,19 @@ let opening = 0;
 let turn = Promise.resolve();
 
 new OnScreenKeys(at("keys"), {
-  type: (character) => pressed(() => field.type(character)),
-  takeBack: () => pressed(() => field.takeBack()),
+  type: (character) => pressed(() => field.type(character, correction())),
+  takeBack: () => pressed(takeBack),
 });
+
+/** What a blank takes here: only what the strip shows. */
+function correction() {
+  return strip.correctionOf(field.before);
+}
+
+function takeBack() {
+  const undone = field.takeBack();
+  if (undone !== null) opened.keyboard.keep(undone);
+}
 
 function pressed(change) {
   change();
@@ -30,7 +40,8 @@ function pressed(change) {
   follow();
 }
 
-function takeSuggestion(word) {
+function takeSuggestion(word, kind) {
+  if (kind === "verbatim") opened.keyboard.keep(word);
   pressed(() => field.take(word));
   field.area.focus();
 }
@@ -193,6 +204,18 @@ at("offensive").addEventListener("change", (event) => {
 at("version").addEventListener("change", (event) =>
   open(opened.source, opened.description, event.target.value),
 );
+field.area.addEventListener("beforeinput", (event) => {
+  const typed = event.inputType === "insertLineBreak" ? "\n" : (event.data ?? "");
+  const { selectionStart, selectionEnd } = field.area;
+  if (event.isComposing || !opened || selectionStart !== selectionEnd) return;
+  if (event.inputType === "deleteContentBackward" && field.canUndo) {
+    event.preventDefault();
+    pressed(takeBack);
+  } else if (correction() !== null && TextField.ends(typed)) {
+    event.preventDefault();
+    pressed(() => field.type(typed, correction()));
+  }
+});
 field.area.addEventListener("input", () => {
   saved.press(field.changed()); // what is pasted costs as many keys as it has characters
   follow();

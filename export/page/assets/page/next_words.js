@@ -24,7 +24,7 @@ export class NextWords {
     const [sentences, begun] = splitAtCursor(text);
     if (begun === UNKNOWN) return null;
     const { distribution } = await this.#predict(this.#tokens(sentences));
-    return { begun, beginsSentence: sentences.at(-1).length === 0, distribution };
+    return { begun, beginsSentence: sentences.at(-1).length === 0, sentences, distribution };
   }
 
   #tokens(sentences) {

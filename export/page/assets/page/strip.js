@@ -1,13 +1,23 @@
 /** Fill the suggestion strip: three places, the best word in the centre (export/runtime/strip.py). */
 
 import { cased } from "./casing.js";
+import { Corrections } from "./corrections.js";
 import { typedWord } from "./cursor.js";
+import { splitSentences } from "./text.js";
 
 export const SLOTS = 3;
 const EMPTY = Object.freeze({ left: null, centre: null, right: null });
 
 /** Put words, likeliest first, into their places; keep what is typed where one stays free. */
-export function fillStrip(words, typed) {
+export function fillStrip(words, typed, isMended = false) {
+  if (isMended && words.length && words[0] !== typed) {
+    const other = words.slice(1).find((word) => word !== typed);
+    return {
+      left: { text: typed, kind: "verbatim" },
+      centre: { text: words[0], kind: "correction" },
+      right: other === undefined ? null : { text: other, kind: "word" },
+    };
+  }
   const [best = null, second = null, third = null] = words
     .slice(0, SLOTS)
     .map((text) => ({ text, kind: "word" }));
@@ -23,21 +33,31 @@ export class Keyboard {
   /**
    * @param {NextWords} words follows the text
    * @param {WordIndex} index of the same words
-   * @param {{languages: string[], never: number[], offensive?: number[]}} rules rows that are never
-   *   shown, and those of them that are shown if the person allows it
+   * @param {{languages: string[], never: number[], blocked?: string[], offensive?: number[]}} rules
+   *   rows that are never shown, words that are neither shown nor corrected, and those rows of them
+   *   that are shown if the person allows it
    */
-  constructor(words, index, { languages, never, offensive = [] }) {
+  constructor(words, index, { languages, never, blocked = [], offensive = [] }) {
     this.words = words;
     this.index = index;
     this.languages = languages;
-    this.rules = { never, offensive };
+    this.rules = { never, blocked, offensive };
+    this.kept = new Set();
+    this.corrections = new Corrections(index, languages);
     this.allowOffensive(false);
   }
 
   /** Show offensive words, too, or not. */
   allowOffensive(isAllowed) {
-    const shown = new Set(isAllowed ? this.rules.offensive : []);
-    this.never = new Set(this.rules.never.filter((row) => !shown.has(row)));
+    const rows = new Set(isAllowed ? this.rules.offensive : []);
+    const shown = new Set([...rows].map((row) => this.index.words[row]));
+    this.never = new Set(this.rules.never.filter((row) => !rows.has(row)));
+    this.blocked = new Set(this.rules.blocked.filter((word) => !shown.has(word)));
+  }
+
+  /** Never correct a word again: its person took the correction back. */
+  keep(word) {
+    for (const one of splitSentences(word).flat()) this.kept.add(one);
   }
 
   /** Return the strip for the text before the cursor, which may be all empty. */
@@ -47,8 +67,11 @@ export class Keyboard {
     const { begun, beginsSentence, distribution } = reading;
     const rows = this.index.likeliest(begun, distribution, SLOTS, this.never);
     const typed = typedWord(text);
+    const stays = (word) => this.kept.has(word) || this.blocked.has(word);
+    const limits = { never: this.never, stays, slots: SLOTS };
+    const { words, isMended } = this.corrections.offer(rows, reading, typed, limits);
     const rules = { beginsSentence, languages: this.languages };
-    const shown = rows.map((row) => cased(this.index.words[row], typed, rules));
-    return fillStrip([...new Set(shown)], typed);
+    const shown = words.map((word) => cased(word, typed, rules));
+    return fillStrip([...new Set(shown)], typed, isMended);
   }
 }

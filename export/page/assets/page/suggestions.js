@@ -6,26 +6,32 @@ export class SuggestionStrip {
   #wanted = null;
   #isAsking = false;
   #keyboard = null;
+  #shown = { text: null, correction: null };
 
   /**
    * @param {HTMLElement} place with one button for each of the three places
-   * @param {{take: (word: string) => void, failed: (error: Error) => void}} into what happens
+   * @param {{take: (word: string, kind: string) => void, failed: (error: Error) => void}} into what happens
    */
   constructor(place, into) {
     this.buttons = PLACES.map((name) => place.querySelector(`[data-place=${name}]`));
     this.into = into;
     place.addEventListener("pointerdown", (event) => event.preventDefault());
     for (const button of this.buttons) {
-      button.addEventListener("click", () => into.take(button.dataset.word));
+      button.addEventListener("click", () => into.take(button.dataset.word, button.dataset.kind));
     }
-    this.#show({});
+    this.#show({}, null);
   }
 
   /** Suggest with another keyboard from now on; null shows nothing. */
   use(keyboard) {
     this.#keyboard = keyboard;
     this.#wanted = null;
-    this.#show({});
+    this.#show({}, null);
+  }
+
+  /** Return what a blank takes after a text; null if nothing, or if the strip is not its. */
+  correctionOf(text) {
+    return text === this.#shown.text ? this.#shown.correction : null;
   }
 
   /** Suggest for the text before the cursor. */
@@ -56,13 +62,15 @@ export class SuggestionStrip {
     this.#wanted = null;
     try {
       const strip = await keyboard.suggest(text);
-      if (keyboard === this.#keyboard && this.#wanted === null) this.#show(strip);
+      if (keyboard === this.#keyboard && this.#wanted === null) this.#show(strip, text);
     } catch (error) {
       if (keyboard === this.#keyboard) throw error; // else it was closed while it was asked
     }
   }
 
-  #show(strip) {
+  #show(strip, text) {
+    const isMended = strip.centre?.kind === "correction";
+    this.#shown = { text, correction: isMended ? strip.centre.text : null };
     PLACES.forEach((name, place) => {
       const slot = strip[name] ?? null;
       const button = this.buttons[place];
@@ -77,5 +85,7 @@ export class SuggestionStrip {
 
 function nameOf(slot, number) {
   if (slot === null) return `Suggestion ${number}: none`;
-  return slot.kind === "verbatim" ? `Keep ${slot.text}` : `Suggestion ${number}: ${slot.text}`;
+  if (slot.kind === "verbatim") return `Keep ${slot.text}`;
+  if (slot.kind === "correction") return `Correction, which a space takes: ${slot.text}`;
+  return `Suggestion ${number}: ${slot.text}`;
 }

@@ -1,5 +1,7 @@
 /** Find the words of a list that begin with what is typed, likeliest first. */
 
+import { WordTree } from "./word_tree.js";
+
 const NEVER_SUGGESTED = 2; // <unk> and <eos> are the first rows
 
 export class WordIndex {
@@ -8,6 +10,7 @@ export class WordIndex {
     this.words = words;
     const rows = words.map((_, row) => row).slice(NEVER_SUGGESTED);
     this.rows = rows.sort((a, b) => (words[a] < words[b] ? -1 : 1));
+    this.tree = new WordTree(this.rows.map((row) => words[row]));
   }
 
   /** Return at most `count` rows whose words begin so, likeliest first, none of `never`. */

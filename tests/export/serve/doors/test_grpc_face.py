@@ -84,11 +84,24 @@ def test_a_device_gets_the_words_and_the_strip_that_http_gives(device: Device) -
 
 
 def test_what_is_typed_is_shown_where_words_are_too_few(device: Device) -> None:
-    found = device.next(pb.NextRequest(text="Goi", incognito=True))
+    found = device.next(pb.NextRequest(text="Zz", incognito=True))
 
-    assert found.strip.centre.text == "Going"
-    assert (found.strip.left.text, found.strip.left.is_verbatim) == ("Goi", True)
-    assert not found.strip.HasField("right")
+    assert (found.strip.left.text, found.strip.left.is_verbatim) == ("Zz", True)
+    assert not found.strip.HasField("centre")
+
+
+def test_a_device_is_told_of_a_correction_until_the_word_is_to_be_kept(device: Device) -> None:
+    mended = device.next(pb.NextRequest(text="we teh"))
+    kept = device.next(pb.NextRequest(text="we teh", kept_words=["Teh"]))
+
+    assert (mended.strip.centre.text, mended.strip.centre.is_correction) == ("the", True)
+    assert (mended.strip.left.text, mended.strip.left.is_verbatim) == ("teh", True)
+    assert not mended.strip.centre.is_verbatim
+    assert not kept.strip.centre.is_correction
+    assert device.refused(pb.NextRequest(text="a", kept_words=["a"] * 1001)) == (
+        "INVALID_ARGUMENT",
+        "kept_words must be at most 1000, got 1001",
+    )
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import pytest
 
 from export.bundles.keyboard_bundle import load_bundle
 from export.runtime.next_word import NextWords
+from export.runtime.strip import Keyboard
 from export.runtime.word_graph import NextWordGraph
 from tests.export.serve.conftest import new_client
 from tests.export.serve.running_server import RunningServer, token_of, wait_until
@@ -31,6 +32,28 @@ def test_suggestions_are_those_of_the_library(
     assert [word["probability"] for word in shown] == pytest.approx(
         [suggestion.probability for suggestion in expected], rel=1e-4
     )
+
+
+@pytest.mark.parametrize("text", ["", "I s", "we teh", "Teh", "we TEH", "I dont", "seethe", "cafe"])
+@pytest.mark.parametrize("kept_words", [(), ("Teh", "dont")])
+def test_the_strip_is_the_library_s_and_so_are_its_corrections(
+    server: RunningServer, ann: str, bundles: dict[int, Path], text: str, kept_words: tuple[str]
+) -> None:
+    bundle = load_bundle(bundles[3])
+    graph, languages = NextWordGraph(bundle.graph), bundle.manifest.languages
+    native = Keyboard(graph, bundle.vocabulary, languages=languages)
+    for word in kept_words:
+        native.keep(word, incognito=True)
+
+    found = server.next(ann, text, kept_words=kept_words).json["strip"]
+
+    expected = vars(native.suggest(text))
+    assert found == {place: slot and vars(slot) for place, slot in expected.items()}
+
+
+def test_more_words_to_keep_than_a_thousand_are_refused(server: RunningServer, ann: str) -> None:
+    assert server.next(ann, "a", kept_words=["a"] * 1000).status == 200
+    assert server.next(ann, "a", kept_words=["a"] * 1001).status == 422
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,43 @@
+/** What a slip of the fingers costs, in nats, as export/runtime/slips.py says, where each is told. */
+
+export const NEIGHBOUR = 5.3;
+export const DROPPED = 4.9;
+export const DOUBLED = 5.3;
+export const SWAPPED = 4.9;
+export const WRONG = 8.3;
+export const EXTRA = 8.0;
+export const MARK = 1.5;
+export const BLANK = 4.6;
+export const MOST = 10.7;
+
+const LAYOUTS = new Map([
+  ["de", ["qwertzuiopü", "asdfghjklöä", "yxcvbnm"]],
+  ["fr", ["azertyuiop", "qsdfghjklm", "wxcvbn"]],
+  ["ru", ["йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю"]],
+]);
+const QWERTY = ["qwertyuiop", "asdfghjkl", "zxcvbnm"];
+const ROW_STARTS = [0, 0.25, 0.75]; // in widths of a key
+const REACH = 1.3;
+
+export class Layout {
+  #places = new Map();
+
+  /** Lay the keys out by the first of some BCP 47 tags that has a layout of its own. */
+  constructor(languages) {
+    const names = languages.map((language) => language.split("-")[0].toLowerCase());
+    const rows = LAYOUTS.get(names.find((name) => LAYOUTS.has(name))) ?? QWERTY;
+    rows.forEach((letters, row) =>
+      [...letters].forEach((letter, column) =>
+        this.#places.set(letter, [ROW_STARTS[row] + column, row]),
+      ),
+    );
+  }
+
+  /** Return the cost of typing one letter where another was meant. */
+  replaced(meant, typed) {
+    if (meant.normalize("NFD")[0] === typed) return MARK;
+    const [one, other] = [this.#places.get(meant), this.#places.get(typed)];
+    if (!one || !other) return WRONG;
+    return Math.hypot(one[0] - other[0], one[1] - other[1]) <= REACH ? NEIGHBOUR : WRONG;
+  }
+}

@@ -1,0 +1,180 @@
+"""Mend slips: words that may be meant by what is typed, beside those that begin so.
+
+A word w is worth log p(w | text before it) less the cost of the slips between it and the letters
+(`export.runtime.slips`). What is typed is worth as much itself: by its own probability if the word
+is known, else by that of an unknown word of its length. A blank takes the mended word only if that
+is the likeliest of all and clearly likelier than what is typed; never a blocked one, and never
+instead of a word that the person insists on. Two words without their blank are offered and left to
+a tap. ``corrections.js`` does the same in the page.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from export.runtime.next_word import SLOTS, Reading, Suggestion
+from export.runtime.personal_ranking import PersonalRanking, Scores
+from export.runtime.slips import BLANK, DROPPED, MOST, Layout
+from export.runtime.word_tree import Reached, WordTree
+from models.text.vocabulary import UNK, Vocabulary
+
+# Chosen by ``benchmarks/typos.py`` on text messages; in nats. An unknown word costs so little that
+# a correction needs no more than to be likelier.
+UNFINISHED = 3.0
+UNKNOWN = 2.7
+LETTER = 1.5
+KNOWN_MARGIN = 6.0
+_LONGEST = 24
+_SHORTEST_PART = 2
+_SHORTEST_BEGUN = 3
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Words for a strip, likeliest first; ``is_mended``: a blank takes the first one."""
+
+    words: list[str]
+    is_mended: bool
+
+
+@dataclass(frozen=True)
+class _Meant:
+    """What words are worth if they are meant, in nats.
+
+    Attributes:
+        whole: Those typed to the end, which a blank may take.
+        other: Those whose end is still to come, and pairs.
+    """
+
+    whole: dict[str, float]
+    other: dict[str, float]
+
+
+class Corrections:
+    """The words meant by slipped letters; safe to share between threads."""
+
+    def __init__(self, vocabulary: Vocabulary, *, languages: Sequence[str] = ()) -> None:
+        """Take slips for those on the keys of a language; ``languages`` are BCP 47 tags."""
+        self._vocabulary = vocabulary
+        self._layout = Layout(languages)
+        # By Zipf's law, in a list by frequency: -log p of the word at row r is log(r - 1) and this.
+        self._zipf = math.log(math.log(len(vocabulary)) + 0.58)
+
+    def offer(
+        self,
+        completions: Sequence[Suggestion],
+        reading: Reading,
+        typed: str,
+        *,
+        ranking: PersonalRanking,
+        kept: Collection[str] = (),
+    ) -> Offer:
+        """Return completions and mended words together, at most three.
+
+        Args:
+            completions: Words that begin as typed, likeliest first.
+            reading: The end of the text.
+            typed: The word that is begun, as it was typed.
+            ranking: The person's ranking of that list, which says what may not be suggested.
+            kept: Lower-case words that stay as they are typed.
+        """
+        if not 0 < len(reading.begun) <= _LONGEST:
+            return Offer([one.word for one in completions[:SLOTS]], is_mended=False)
+        scores = ranking.scores(reading)
+        meant = self._meant(reading.begun, scores, ranking)
+        worth = {one.word: _log(one.probability) for one in completions}
+        for word, value in (*meant.whole.items(), *meant.other.items()):
+            worth[word] = max(value, worth.get(word, -math.inf))
+        # Sorting is stable: completions come first among equals.
+        words = sorted(worth, key=lambda word: -worth[word])[:SLOTS]
+        is_mended = (
+            bool(words)
+            and words[0] in meant.whole
+            and _may_mend(reading, typed, ranking, kept)
+            and self._is_clear(reading.begun, meant.whole[words[0]], scores, ranking)
+        )
+        return Offer(words, is_mended)
+
+    def _meant(self, begun: str, scores: Scores, ranking: PersonalRanking) -> _Meant:
+        meant = _Meant({}, {})
+        index = ranking.index
+        allowed = scores.rows.astype(np.float64)
+        allowed[ranking.never_rows] = -math.inf
+        self._add(meant, begun, index.tree, allowed[index.rows])
+        if scores.own:
+            self._add(meant, begun, scores.own_tree, np.log(list(scores.own.values())))
+        for word, value in self._parted(begun, allowed):
+            meant.other[word] = value
+        return meant
+
+    def _add(self, meant: _Meant, begun: str, tree: WordTree, worth: NDArray[np.float64]) -> None:
+        """Add the words of a tree; ``worth`` of each, in the tree's order, shape ``(words,)``."""
+        for found in tree.reach(begun, self._layout):
+            for place, cost in _whole(tree, found):
+                _keep_best(meant.whole, tree.words[place], float(worth[place]) - cost, begun)
+            if found.cost and len(begun) >= _SHORTEST_BEGUN:
+                first = found.node.first + tree.ends(found.node)
+                if first < found.node.last:
+                    place = first + int(worth[first : found.node.last].argmax())
+                    value = float(worth[place]) - found.cost - UNFINISHED
+                    _keep_best(meant.other, tree.words[place], value, begun)
+
+    def _parted(self, begun: str, allowed: NDArray[np.float64]) -> Iterator[tuple[str, float]]:
+        """Yield two words of the list where the blank between them is missing."""
+        vocabulary = self._vocabulary
+        if begun in vocabulary:
+            return
+        for cut in range(_SHORTEST_PART, len(begun) - _SHORTEST_PART + 1):
+            first, second = vocabulary.encode((begun[:cut], begun[cut:]))
+            if min(first, second) > UNK and allowed[second] > -math.inf:
+                value = float(allowed[first]) - BLANK - math.log(second - 1) - self._zipf
+                if value > -math.inf:
+                    yield f"{begun[:cut]} {begun[cut:]}", value
+
+    def _is_clear(self, begun: str, worth: float, scores: Scores, ranking: PersonalRanking) -> bool:
+        """Return whether a word of such worth is clearly likelier than what is typed."""
+        (row,) = self._vocabulary.encode([begun])
+        if row != UNK:
+            return worth - float(scores.rows[row]) >= KNOWN_MARGIN
+        verbatim = float(scores.rows[UNK]) - UNKNOWN - LETTER * len(begun)
+        once = _log(ranking.own_share(begun))
+        return worth > max(verbatim, once)
+
+
+def _may_mend(
+    reading: Reading, typed: str, ranking: PersonalRanking, kept: Collection[str]
+) -> bool:
+    """Return whether the person did not write the word so on purpose."""
+    begun = reading.begun
+    is_written_large = typed != typed[:1] + typed[1:].lower() or (
+        typed[:1] != typed[:1].lower() and not reading.begins_sentence
+    )
+    return not (
+        is_written_large
+        or begun in kept
+        or begun in ranking.blocked
+        or ranking.cache.was_typed_twice(begun)
+        or any(begun in sentence for sentence in reading.sentences)
+    )
+
+
+def _whole(tree: WordTree, found: Reached) -> Iterator[tuple[int, float]]:
+    """Yield words typed to their end with a slip: their places, and what the slips cost."""
+    if found.cost and tree.ends(found.node):
+        yield found.node.first, found.cost
+    if found.left and found.cost + DROPPED <= MOST:
+        for child in tree.nexts(found.node).values():
+            if tree.ends(child):
+                yield child.first, found.cost + DROPPED
+
+
+def _keep_best(kept: dict[str, float], word: str, value: float, begun: str) -> None:
+    if word != begun and value > kept.get(word, -math.inf):
+        kept[word] = value
+
+
+def _log(probability: float) -> float:
+    return math.log(probability) if probability > 0 else -math.inf
