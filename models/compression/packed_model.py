@@ -217,7 +217,8 @@ def _rounded_rows(spec: TensorSpec, values: FlatVector) -> bytes:
     divisors = np.where(scales > 0, scales, 1).astype(np.float64)
     numbers = np.clip(np.rint(rows / divisors[:, None]), -_LEVELS, _LEVELS)
     numbers[scales == 0] = 0
-    return scales.tobytes() + numbers.astype(np.int8).tobytes()
+    coded: bytes = scales.tobytes() + numbers.astype(np.int8).tobytes()
+    return coded
 
 
 def _read_tensors(schema: Schema, tensors: memoryview) -> FlatVector:
