@@ -20,6 +20,7 @@ from privacy.identities.keys import KeyFileError
 from privacy.masking.helper_answer import AnswerError
 from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.masked_settings import MaskedNoise
+from server.config.chosen_start import with_start
 from server.config.federation import ConfigError, preset_text, settings_text
 from server.devices.clients import UnknownClientError
 from server.devices.known_helper import HelperMissingError
@@ -111,11 +112,14 @@ def _init(asked: Founding) -> None:
     preset, config = asked.preset, asked.config
     text = preset_text(str(preset)) if config is None else settings_text(config)
     source = f"preset {preset}" if config is None else str(config)
+    text = with_start(text, asked.start, source)
     passphrase = passphrase_in(asked.passphrase_file)
     founded = found(asked.folder, text, asked.hostname, source=source, passphrase=passphrase)
     print(f"founded a federation in {asked.folder}")
     hosts = " or ".join(founded.listen.advertised_hosts)
     print(f"devices reach it at {hosts}; settings: federation.toml there")
+    if founded.start_from is not None:
+        print(f"it starts from {founded.start_from}, which its first start publishes as round 0")
     print("authority/authority.key there is needed once a year: keep it somewhere else")
     if isinstance(founded.privacy, MaskedNoise):
         print(f"next: give {asked.folder}/authority/authority.crt to whoever runs the helper, for")

@@ -15,6 +15,7 @@ from simulation.auditing.cli import audit
 from simulation.commands.flags import Runs
 from simulation.commands.partition import partition
 from simulation.listening.cli import listen
+from simulation.starting.cli import START_EXAMPLES, start
 from simulation.tuning.cli import TUNE_EXAMPLES, tune
 from simulation.understanding.cli import attention, clients, embeddings, novel
 
@@ -91,10 +92,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         "sotto-simulate",
         "Run whole federations on one machine, and compare, tune, audit and draw them.",
         (
-            *(_presets, _run, _sweep, tune, audit, partition, _plot),
+            *(_presets, _run, _sweep, tune, audit, partition, _plot, start),
             *(attention, embeddings, clients, listen, novel),
         ),
-        epilogs={"sweep": _SWEEP_EXAMPLES, "tune": TUNE_EXAMPLES},
+        epilogs={"sweep": _SWEEP_EXAMPLES, "tune": TUNE_EXAMPLES, "start": START_EXAMPLES},
     )
     arguments = read_arguments(parser, argv)
     try:

@@ -1,6 +1,7 @@
-"""Forms in which updates and releases travel: fewer bits, fewer values, zstd.
+"""Forms in which updates, releases and starting models travel: fewer bits, fewer values, zstd.
 
-Begin with ``update_format`` for updates and ``release_delta`` for releases. Imports ``plan``,
-``settings`` and ``vector``; loads no torch. A decoded update has exactly the size that the plan
-implies, and anything else is refused before memory is taken.
+Begin with ``update_format`` for updates, ``release_delta`` for releases and ``packed_model`` for
+the file of a starting model. Imports ``plan``, ``settings`` and ``vector``; loads no torch. What is
+decoded has exactly the size that plan or model implies, and anything else is refused before memory
+is taken.
 """

@@ -12,6 +12,7 @@ from privacy.foundation.strict_toml import TomlError, parse_toml
 from server.config.personalisation_rules import check_deployable
 from server.config.rules import RULES
 from server.config.settings import FederationSettings
+from server.config.shipped_starts import rooted_start
 
 
 class ConfigError(ValueError):
@@ -100,10 +101,9 @@ def rooted(config: FederationConfig, folder: Path) -> FederationConfig:
     if evaluation.public_text is not None:
         text = str(folder / evaluation.public_text)
         evaluation = msgspec.structs.replace(evaluation, public_text=text)
-    start = config.start_from
     return msgspec.structs.replace(
         config,
-        start_from=None if start is None else str(folder / start),
+        start_from=rooted_start(config.start_from, folder),
         vocabulary=words,
         evaluation=evaluation,
         store=config.store.rooted(folder),

@@ -56,11 +56,15 @@ class Founding(Hosted, frozen=True, kw_only=True):
     Attributes:
         preset: Settings that ship with sotto.
         config: Settings of your own, TOML.
+        start: Model that the run starts from, in place of the settings' own: none (drawn from the
+            seed), the name of one that ships with sotto (english), or a release's folder or packed
+            file.
         passphrase_file: Owner-only file whose first line encrypts the authority's key.
     """
 
     preset: Annotated[str | None, Flag(choices=preset_names, one_of="source")] = None
     config: Annotated[Path | None, Flag("FILE", one_of="source")] = None
+    start: Annotated[str | None, Flag("none|PATH|NAME")] = None
     passphrase_file: Annotated[Path | None, Flag("FILE")] = None
 
 

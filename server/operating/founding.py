@@ -54,8 +54,9 @@ def found(
 
     Raises:
         FoundingError: If the folder is not empty.
-        ReleaseError: If ``start_from`` is no release.
-        StartingModelError: If it is one of another model or of other words.
+        PackedModelError: If ``start_from`` is a damaged file.
+        ReleaseError: If it is no release.
+        StartingModelError: If it is a model of other sizes or of other words.
         ConfigError: If the settings cannot be used.
         OSError: If the folder cannot be written.
         ValueError: If a host name cannot stand in a certificate.

@@ -1,27 +1,32 @@
 """The start of a run: a draw from its seed, or a model that was learned before.
 
-``start_from`` names the folder of a release. No guarantee of the run covers its parameters: they
-must come from public text, or from a run whose own guarantee is counted beside this one's.
+``start_from`` names a start that ships with sotto, a packed file, or the folder of a release. No
+guarantee of the run covers its parameters: they must come from public text, or from a run whose own
+guarantee is counted beside this one's.
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from models.compression.packed_model import read_packed
 from models.networks.flat_parameters import initial_parameters
 from models.networks.role_vectors import part_of
-from models.plan.plan import Plan, released_schema
+from models.plan.plan import Plan, VocabularySettings, released_schema
 from models.settings.compression import release_step
-from models.settings.model import schema_of
+from models.settings.model import ModelSettings, schema_of
+from models.vector.codec import FlatVector
 from models.vector.schema import Schema
 from server.closing.release_steps import round_to_nearest
 from server.config.federation import FederationConfig
+from server.config.shipped_starts import shipped_start
 from server.releases.files import read_release
 
 
 class StartingModelError(ValueError):
-    """Raised when a run cannot start from a release; names the folder and what differs."""
+    """Raised when a run cannot start from a model; names it and what differs."""
 
 
 def starting_parameters(config: FederationConfig, plan: Plan) -> Tensor:
@@ -30,12 +35,32 @@ def starting_parameters(config: FederationConfig, plan: Plan) -> Tensor:
     They are flat float32, shape ``(elements,)``, in the order of the plan's ``released_schema``.
 
     Raises:
-        ReleaseError: If ``start_from`` is no release.
-        StartingModelError: If it is one of another model or of other words.
+        PackedModelError: If ``start_from`` is a file that is damaged or no packed model.
+        ReleaseError: If it is no release.
+        StartingModelError: If it is a model of other sizes or of other words, or its file is not in
+            this installation.
     """
     parameters = _chosen_start(config, plan)
     step = release_step(config.compression)
     return parameters if step is None else round_to_nearest(parameters, step)
+
+
+class _Start(NamedTuple):
+    """A model that was learned before.
+
+    Attributes:
+        told: Its name in errors.
+        schema: What its parameters hold.
+        words: Its word list, or None.
+        language: The language of its words, where the file says so.
+    """
+
+    told: str
+    model: ModelSettings
+    schema: Schema
+    words: VocabularySettings | None
+    language: str | None
+    parameters: FlatVector
 
 
 def _chosen_start(config: FederationConfig, plan: Plan) -> Tensor:
@@ -43,37 +68,68 @@ def _chosen_start(config: FederationConfig, plan: Plan) -> Tensor:
     if config.start_from is None:
         whole = initial_parameters(config.model, config.seed)
         return part_of(whole, schema_of(config.model), wanted)
-    folder = Path(config.start_from)
-    stored = read_release(folder)
-    there = released_schema(stored.plan)
-    _check_model(folder, there, wanted)
-    _check_layers(folder, stored.plan, plan)
-    if _words(stored.plan) != _words(plan):
+    start = _read(config.start_from)
+    _check_words(start, plan.vocabulary)
+    _check_model(start, wanted)
+    _check_layers(start, plan)
+    return part_of(torch.tensor(start.parameters), start.schema, wanted)
+
+
+def _read(start_from: str) -> _Start:
+    shipped = shipped_start(start_from)
+    path = Path(start_from) if shipped is None else shipped
+    if shipped is not None and not shipped.exists():
         raise StartingModelError(
-            f"start_from must be a model with this run's word list; {folder} has another"
+            f"start_from must be a start that this installation holds, got {start_from!r} without "
+            f"its file {shipped}; install sotto again, or give a path"
         )
-    return part_of(torch.tensor(stored.parameters), there, wanted)
+    if path.is_file():
+        packed = read_packed(path)
+        told = packed.description
+        schema = schema_of(told.model)
+        return _Start(
+            start_from, told.model, schema, told.vocabulary, told.language, packed.parameters
+        )
+    stored = read_release(path)
+    plan = stored.plan
+    schema = released_schema(plan)
+    return _Start(start_from, plan.model, schema, plan.vocabulary, None, stored.parameters)
 
 
-def _check_model(folder: Path, there: Schema, wanted: Schema) -> None:
-    found = {spec.name: spec.shape for spec in there.tensors}
+def _check_words(start: _Start, wanted: VocabularySettings | None) -> None:
+    """Refuse a model whose rows stand for other words: its shapes may be the same."""
+    found = start.words
+    if (None if found is None else found.sha256) == (None if wanted is None else wanted.sha256):
+        return
+    language = "" if start.language is None else f', of language "{start.language}"'
+    raise StartingModelError(
+        f"start_from must be a model with this run's word list, which is {_list_in_words(wanted)}; "
+        f"{start.told} has another: {_list_in_words(found)}{language}. Set [vocabulary] to what it "
+        "was learned with, or start from another"
+    )
+
+
+def _list_in_words(words: VocabularySettings | None) -> str:
+    if words is None:
+        return "none"
+    return f"{words.name} of {words.size} words with digest {words.sha256[:12]}"
+
+
+def _check_model(start: _Start, wanted: Schema) -> None:
+    found = {spec.name: spec.shape for spec in start.schema.tensors}
     for spec in wanted.tensors:
         if found.get(spec.name) != spec.shape:
             raise StartingModelError(
-                f"start_from must have {spec.name} of shape {spec.shape}, but {folder} has "
+                f"start_from must have {spec.name} of shape {spec.shape}, but {start.told} has "
                 f"{found.get(spec.name, 'none')}; set [model] to what it was learned with"
             )
 
 
-def _check_layers(folder: Path, there: Plan, wanted: Plan) -> None:
+def _check_layers(start: _Start, wanted: Plan) -> None:
     """Refuse a model with layers that a first stage would drop without a word."""
-    beyond = set(schema_of(there.model).slices) - set(schema_of(wanted.model).slices)
+    beyond = set(schema_of(start.model).slices) - set(schema_of(wanted.model).slices)
     if wanted.growth is not None and beyond:
         raise StartingModelError(
-            f"start_from must be a model of the first stage of growth, {folder} has "
+            f"start_from must be a model of the first stage of growth, {start.told} has "
             f"{min(beyond)} besides; leave out growth"
         )
-
-
-def _words(plan: Plan) -> str | None:
-    return None if plan.vocabulary is None else plan.vocabulary.sha256

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 from weakref import ref
 
+from server.config.shipped_starts import SHIPPED_STARTS
 from simulation.engines.node_tasks import Ended, Lost, NodeTasks, Said
 from simulation.figures.metrics import Figures, round_of
 from simulation.figures.progress import Quiet, Reporter, RunStoppedError, Show, tell
@@ -19,7 +20,7 @@ from simulation.population.partition_record import keep_partition
 from simulation.population.population import Population
 from simulation.runs.checkpoint import FINAL_FILE
 from simulation.runs.distant_run import Begun, Outcome, Parcel, RoundTold, make_distant_run
-from simulation.runs.travelling import Sender, fold_store, put
+from simulation.runs.travelling import Sender, alone, fold_store, put
 from simulation.runs.whole_run import LocalStarter, Started, WholeRun
 from simulation.workers.engine import WorkerError
 
@@ -188,10 +189,12 @@ class ClusterStarter:
 
     def _release(self, start_from: str | None) -> object:
         """Return what stands for the release that a run starts from."""
-        if start_from is None:
+        # Every node has what ships with sotto.
+        if start_from is None or start_from in SHIPPED_STARTS:
             return None
         if start_from not in self._starts:
-            content = Sender(Path(start_from).resolve()).changes()
+            path = Path(start_from).resolve()
+            content = alone(path) if path.is_file() else Sender(path).changes()
             self._starts[start_from] = self._tasks.share(content)
         return self._starts[start_from]
 

@@ -85,6 +85,8 @@ def _made(
     if start is not None:
         here = scratch / "start"
         put(start, here)
+        # A release has several files; a packed model is one.
+        here = here.joinpath(*start.names) if len(start.names) == 1 else here
         names[str(here)] = str(config.start_from)
         config = msgspec.structs.replace(config, start_from=str(here))
     sender = Sender(folder)

@@ -82,6 +82,16 @@ class Sender:
         return Changes(folders, files, links, frozenset(found))
 
 
+def alone(path: Path) -> Changes:
+    """Return a file as the only one of a folder.
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    file = File(path.stat().st_mode & 0o777, path.read_bytes())
+    return Changes({}, {path.name: file}, {}, frozenset({path.name}))
+
+
 def put(changes: Changes, folder: Path) -> None:
     """Bring a folder, made if it is missing, to what it was when the changes were taken.
 

@@ -19,6 +19,7 @@ from simulation.runs.cluster_starter import ClusterStarter
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.runs.whole_run import WholeRun
 from simulation.workers.engine import WorkerError
+from tests.packed_start import write_packed_start
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
 
@@ -123,12 +124,15 @@ def test_a_run_that_is_lost_again_and_again_fails_with_what_to_do(
 
 
 @pytest.mark.slow
-def test_a_run_starts_from_a_release_that_only_this_machine_has(
-    configured: Configured, population: TextPopulation, tmp_path: Path
+@pytest.mark.parametrize("form", ["release", "packed"])
+def test_a_run_starts_from_a_model_that_only_this_machine_has(
+    configured: Configured, population: TextPopulation, tmp_path: Path, form: str
 ) -> None:
     config, tables = configured("rounds.cap=1")
     run_simulation(config, tables, population, tmp_path / "first", RunOptions())
     start = tmp_path / "first" / "releases" / "latest"
+    if form == "packed":
+        start = packed(start, tmp_path / "first.sotto")
     config, tables = configured("rounds.cap=1", "seed=2", f'start_from="{start}"')
     here = run_simulation(config, tables, population, tmp_path / "here", RunOptions())
     run = WholeRun("run", config, tables, lambda: population, tmp_path / "there", RunOptions())
@@ -183,3 +187,11 @@ def test_two_runs_of_one_folder_are_one(
 
     assert nodes.begun == 2
     assert first == second != again
+
+
+def packed(release: Path, path: Path) -> Path:
+    """Write a release as a packed file."""
+    stored = read_release(release)
+    words, model = stored.plan.vocabulary, stored.plan.model
+    assert words is not None
+    return write_packed_start(path, model, words, stored.parameters)

@@ -1,0 +1,66 @@
+"""The subcommand ``sotto-simulate start``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from privacy.foundation.flags import Flag, Printed
+from privacy.foundation.whole_number_flags import at_least_one
+
+START_EXAMPLES = """\
+examples:
+  a start in German, from a folder of text files and a word list of your own:
+    sotto-simulate start --language de --words german.txt --text texts --out german
+  the English start that ships with sotto, measured on messages it never saw:
+    sotto-simulate start --text reddit=DATA:3 --text irc=DATA --text wikitext2=DATA \\
+      --measure sms=DATA --out english --pack english-start.sotto
+"""
+
+
+class StartAsked(Printed, frozen=True, kw_only=True):
+    """A start to learn.
+
+    Attributes:
+        text: Public text to learn from, a folder of text files or a data set by its name, and how
+            often an epoch reads it; may be repeated. What the set holds out is not learnt from.
+        measure: Data set whose held-out text the start is measured on; may be repeated.
+        language: Language of the text, as en, de or pt-BR.
+        words: Word list, one a line with <unk> and <eos> first (default: the shipped English one).
+        epochs: Passes over the text.
+        width: Width of the model, a tied GRU.
+        seed: Seed of the model, of the order of the text and of dropout.
+        out: Folder to work in; the same command goes on there where it stopped.
+        pack: File to write: the start in eight bits a weight.
+    """
+
+    text: Annotated[list[str], Flag("FOLDER|NAME=PATH[:TIMES]")]
+    measure: Annotated[list[str], Flag("NAME=PATH")] = msgspec.field(default_factory=list)
+    language: str = "en"
+    words: Annotated[Path | None, Flag("FILE")] = None
+    epochs: Annotated[int, Flag(parse=at_least_one)] = 4
+    width: Annotated[int, Flag(parse=at_least_one)] = 300
+    seed: int = 1
+    out: Path
+    pack: Annotated[Path | None, Flag("FILE")] = None
+
+
+def start(asked: StartAsked) -> int:
+    """Learn a starting model from public text, or go on with one that stopped."""
+    from simulation.starting.command import Request, learn_start
+    from simulation.starting.texts import parse_text
+
+    request = Request(
+        texts=tuple(map(parse_text, asked.text)),
+        measured=tuple(map(parse_text, asked.measure)),
+        language=asked.language,
+        words=asked.words,
+        epochs=asked.epochs,
+        width=asked.width,
+        seed=asked.seed,
+        out=asked.out,
+        pack=asked.pack,
+    )
+    learnt = learn_start(request)
+    print(msgspec.json.encode(learnt).decode() if asked.json else learnt.in_words(), flush=True)
+    return 0

@@ -1,0 +1,142 @@
+"""Learn a start from beginning to end, in a folder that it can go on in."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from models.compression.packed_model import check_language
+from models.text.vocabulary import SHIPPED_NAME, Vocabulary
+from privacy.foundation.atomic_files import READABLE, write_atomically
+from server.config.word_list import WordListSettings
+from simulation.figures.progress import tell
+from simulation.starting.finishing import Learnt, measure, release, write_packed
+from simulation.starting.steps_bar import StepsBar
+from simulation.starting.texts import NamedText, held_out, read_corpus
+from simulation.starting.training import Recipe, StoppedStartError, learn, step_count
+
+_RECIPE_FILE = "start.json"
+_CHECKPOINT_FILE = "checkpoint.pt"
+_RELEASES_FOLDER = "releases"
+_SHIPPED_LANGUAGE = "en"
+
+
+class Request(NamedTuple):
+    """What is asked for; see ``simulation.starting.cli``."""
+
+    texts: tuple[NamedText, ...]
+    measured: tuple[NamedText, ...]
+    language: str
+    words: Path | None
+    epochs: int
+    width: int
+    seed: int
+    out: Path
+    pack: Path | None
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A start that is ready.
+
+    Attributes:
+        release: Folder for ``start_from``.
+        figures: What it makes of the measured texts.
+        packed: Its packed file.
+        packed_bytes: That file's size.
+        packed_figures: What the packed one makes of them.
+    """
+
+    release: str
+    figures: dict[str, float]
+    packed: str | None = None
+    packed_bytes: int | None = None
+    packed_figures: dict[str, float] = {}
+
+    def in_words(self) -> str:
+        """Return lines for people: figures side by side, and where everything lies."""
+        width = max(map(len, self.figures), default=0)
+        rows = [
+            f"{name:{width}} {value:9.4g} {self.packed_figures.get(name, value):9.4g}"
+            if self.packed_figures
+            else f"{name:{width}} {value:9.4g}"
+            for name, value in self.figures.items()
+        ]
+        if rows and self.packed_figures:
+            rows.insert(0, f"{'':{width}} {'float32':>9} {'packed':>9}")
+        if self.packed is not None:
+            rows.append(f"packed in {self.packed_bytes} bytes: {self.packed}")
+        return "\n".join([*rows, f'start_from = "{self.packed or self.release}"'])
+
+
+def learn_start(request: Request) -> Outcome:
+    """Learn a start, or go on with one; measure, release and pack it.
+
+    Raises:
+        StoppedStartError: If the folder holds another start, or one that cannot be gone on with.
+        ValueError: If a text, the word list or the language cannot be used.
+        OSError: If a file cannot be read or written.
+    """
+    check_language(request.language)
+    words, vocabulary = _word_list(request)
+    # Before hours of training, so that a mistyped path is told now.
+    measured = {text.name: held_out(text, vocabulary) for text in request.measured}
+    corpus = read_corpus(request.texts, vocabulary)
+    recipe = Recipe(
+        language=request.language,
+        words_sha256=vocabulary.sha256.hex(),
+        vocabulary_size=len(vocabulary),
+        width=request.width,
+        epochs=request.epochs,
+        seed=request.seed,
+        texts=corpus.facts,
+        text_sha256=corpus.sha256,
+    )
+    _take_up(request.out, recipe)
+    tell(
+        f"{text.name}: {text.token_count:,} tokens, {text.unknown_words:.1%} of its words unknown, "
+        f"read {text.times} times an epoch"
+        for text in corpus.facts
+    )
+    with StepsBar(step_count(recipe, corpus)) as bar:
+        parameters = learn(recipe, corpus, request.out / _CHECKPOINT_FILE, bar.stepped).numpy()
+    learnt = Learnt(recipe, words, vocabulary, parameters)
+    figures = measure(recipe, parameters, measured)
+    folder = release(request.out / _RELEASES_FOLDER, learnt, figures)
+    if request.pack is None:
+        return Outcome(release=str(folder), figures=figures)
+    packed_figures = measure(recipe, learnt.rounded, measured)
+    size = write_packed(request.pack, learnt, packed_figures)
+    return Outcome(
+        release=str(folder),
+        figures=figures,
+        packed=str(request.pack),
+        packed_bytes=size,
+        packed_figures=packed_figures,
+    )
+
+
+def _word_list(request: Request) -> tuple[WordListSettings, Vocabulary]:
+    if request.words is not None:
+        text = request.words.read_bytes()
+        words = WordListSettings(path=str(request.words), size=max(text.count(b"\n"), 3))
+        return words, words.load()
+    if request.language != _SHIPPED_LANGUAGE:
+        raise ValueError(
+            f'no word list of language "{request.language}" ships with sotto; give one with --words'
+        )
+    words = WordListSettings(name=SHIPPED_NAME, size=10_000)
+    return words, words.load()
+
+
+def _take_up(folder: Path, recipe: Recipe) -> None:
+    """Record what a folder's start is, or check that it holds this one."""
+    path = folder / _RECIPE_FILE
+    encoded = msgspec.json.format(msgspec.json.encode(recipe, order="deterministic"))
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, encoded, mode=READABLE)
+    elif path.read_bytes() != encoded:
+        raise StoppedStartError(
+            f"{folder} holds a start of other settings, words or text; give another --out, or "
+            "remove the folder"
+        )

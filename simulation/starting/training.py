@@ -1,0 +1,205 @@
+"""Steps downhill on public text, kept on disk so that they can stop at any moment and go on.
+
+The recipe is fixed but for width, epochs and seed: AdamW with decoupled weight decay, a step size
+that rises and then falls along a cosine, dropout, and products in bfloat16. On one thread of one
+kind of processor, the same text and seed give the same bits, in one go or with interruptions.
+
+References:
+    Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019, arXiv:1711.05101.
+    Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", ICLR 2017,
+        arXiv:1608.03983: the cosine, once and without a restart.
+"""
+
+import io
+import math
+import pickle
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor
+
+from edge_client.descent.compute import prepare_compute
+from models.compression.packed_model import PublicText
+from models.layers.dropout import use_generator
+from models.networks.flat_parameters import read_parameters
+from models.networks.registry import build_network
+from models.plan.plan import TrainingSettings
+from models.settings.model import GruLmSettings, schema_of
+from models.tasks.next_word import LEAST_TOKENS, NextWord
+from models.vector.seeds import client_seed
+from privacy.foundation.atomic_files import READABLE, write_atomically
+from simulation.starting.texts import Corpus
+
+TRAINING = TrainingSettings(
+    optimiser="adam",
+    learning_rate=3e-3,
+    weight_decay=0.01,
+    gradient_clipping_norm=1.0,
+    batch_size=64,
+    bptt_steps=32,
+    precision="bfloat16",
+)
+"""What a release says of how it was learnt."""
+
+CHECKPOINT_STEPS = 100
+"""Steps between two checkpoints: half a minute of one core at the shipped start's size."""
+
+_DROPOUT = 0.1
+_BETAS = (0.9, 0.99)
+_RISING_STEPS = 200
+_LEAST_RATE = 1e-5
+_NAME = "start"
+
+OnStep = Callable[[int, float], None]
+"""Told of every step, from 1, and of its loss in nats a token."""
+
+
+class StoppedStartError(ValueError):
+    """Raised when what a folder holds cannot be gone on with; the text says why."""
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The facts that fix a start to the bit, so that none is gone on with as another.
+
+    Attributes:
+        words_sha256: Hex digest of the word list.
+        text_sha256: Hex digest of all rows to learn from.
+    """
+
+    language: str
+    words_sha256: str
+    vocabulary_size: int
+    width: int
+    epochs: int
+    seed: int
+    texts: tuple[PublicText, ...]
+    text_sha256: str
+
+    @property
+    def model(self) -> GruLmSettings:
+        """Return the settings that a federation names to start from it."""
+        return GruLmSettings(vocabulary_size=self.vocabulary_size, hidden_size=self.width)
+
+
+def step_count(recipe: Recipe, corpus: Corpus) -> int:
+    """Return the steps of the whole training; an epoch's last window may be a short one."""
+    return recipe.epochs * _epoch_steps(corpus.token_count)
+
+
+def learn(recipe: Recipe, corpus: Corpus, checkpoint: Path, on_step: OnStep) -> Tensor:
+    """Return the parameters after the last step, flat float32, from a checkpoint on if it is there.
+
+    Raises:
+        StoppedStartError: If the checkpoint cannot be read.
+        ValueError: If there is too little text.
+        OSError: If the disk is full.
+    """
+    if corpus.token_count < LEAST_TOKENS:
+        raise ValueError(f"text must have at least {LEAST_TOKENS} tokens, got {corpus.token_count}")
+    training = _Training(recipe, corpus)
+    if checkpoint.exists():
+        training.restore(checkpoint)
+    training.finish(checkpoint, on_step)
+    return read_parameters(training.network, schema_of(recipe.model))
+
+
+class _Training:
+    """A network on its way."""
+
+    def __init__(self, recipe: Recipe, corpus: Corpus) -> None:
+        self._recipe = recipe
+        self._corpus = corpus
+        self._per_epoch = _epoch_steps(corpus.token_count)
+        settings = msgspec.structs.replace(recipe.model, dropout=_DROPOUT)
+        prepare_compute("cpu", threads=1, model=settings)
+        self.network = build_network(settings)
+        self.network.initialise(torch.Generator().manual_seed(recipe.seed))
+        self._dropout = self._generator(1, "dropout")
+        use_generator(self.network, self._dropout)
+        self._optimiser = torch.optim.AdamW(
+            self.network.parameters(),
+            lr=TRAINING.learning_rate,
+            betas=_BETAS,
+            weight_decay=TRAINING.weight_decay,
+            fused=True,
+        )
+        self._done = 0
+        self._carried: Tensor | None = None
+
+    def finish(self, checkpoint: Path, on_step: OnStep) -> None:
+        total = self._recipe.epochs * self._per_epoch
+        task = NextWord()
+        while self._done < total:
+            epoch, passed = divmod(self._done, self._per_epoch)
+            generator = self._generator(epoch + 1, "data")
+            windows = task.batches(
+                self._corpus.shuffled(generator), TRAINING, self.network, generator
+            )
+            for window in islice(windows, passed, None):
+                self.network.train()
+                with torch.autocast("cpu", torch.bfloat16):
+                    loss, _, self._carried = task.loss(self.network, window, self._carried)
+                self._step(loss, total)
+                if self._done % CHECKPOINT_STEPS == 0 or self._done == total:
+                    self._keep(checkpoint)
+                on_step(self._done, float(loss.detach()))
+
+    def restore(self, checkpoint: Path) -> None:
+        try:
+            kept: dict[str, Any] = torch.load(checkpoint, weights_only=True)
+            self.network.load_state_dict(kept["network"])
+            self._optimiser.load_state_dict(kept["optimiser"])
+            self._dropout.set_state(kept["dropout"])
+            self._done, self._carried = int(kept["done"]), kept["carried"]
+        # Whatever torch meets in bytes that it did not write.
+        except (OSError, EOFError, KeyError, RuntimeError, ValueError, pickle.PickleError) as error:
+            raise StoppedStartError(
+                f"{checkpoint} cannot be gone on with ({type(error).__name__}); remove it to learn "
+                "from the beginning"
+            ) from None
+
+    def _step(self, loss: Tensor, total: int) -> None:
+        for group in self._optimiser.param_groups:
+            group["lr"] = _rate(self._done, total)
+        self._optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
+        torch.nn.utils.clip_grad_norm_(
+            self.network.parameters(), TRAINING.gradient_clipping_norm or math.inf
+        )
+        self._optimiser.step()
+        self._done += 1
+
+    def _keep(self, checkpoint: Path) -> None:
+        content = io.BytesIO()
+        torch.save(
+            {
+                "network": self.network.state_dict(),
+                "optimiser": self._optimiser.state_dict(),
+                "dropout": self._dropout.get_state(),
+                "done": self._done,
+                "carried": self._carried,
+            },
+            content,
+        )
+        write_atomically(checkpoint, content.getbuffer(), mode=READABLE)
+
+    def _generator(self, number: int, purpose: str) -> torch.Generator:
+        seed = client_seed(self._recipe.seed, number, _NAME, purpose=purpose)
+        return torch.Generator().manual_seed(seed)
+
+
+def _epoch_steps(tokens: int) -> int:
+    """Return the windows of a pass, as ``training_windows`` cuts them."""
+    longest_piece = -(-tokens // min(TRAINING.batch_size, tokens // 2))
+    return -(-longest_piece // TRAINING.bptt_steps)
+
+
+def _rate(done: int, total: int) -> float:
+    """Return the step size after some steps: up in a line, down along half a cosine."""
+    rising = min(1.0, (done + 1) / min(_RISING_STEPS, total))
+    falling = (1 + math.cos(math.pi * min(1.0, done / total))) / 2
+    return TRAINING.learning_rate * rising * falling + _LEAST_RATE

@@ -1,0 +1,48 @@
+"""The steps of a start: as many as were told, whatever the length of the text."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from simulation.starting.texts import Corpus
+from simulation.starting.training import Recipe, learn, step_count
+
+EPOCHS = 2
+
+
+def recipe_of(corpus: Corpus) -> Recipe:
+    return Recipe(
+        language="en",
+        words_sha256="0" * 64,
+        vocabulary_size=5,
+        width=2,
+        epochs=EPOCHS,
+        seed=1,
+        texts=(),
+        text_sha256=corpus.sha256,
+    )
+
+
+@pytest.mark.parametrize(
+    ("tokens", "steps"),
+    # 64 pieces side by side where each has two tokens, in windows of 32.
+    [(2, 1), (3, 1), (127, 1), (128, 1), (64 * 32, 1), (64 * 32 + 1, 2), (64 * 96 - 1, 3)],
+)
+def test_every_step_is_told_once_and_an_epoch_has_what_the_text_gives(
+    tmp_path: Path, tokens: int, steps: int
+) -> None:
+    corpus = Corpus((torch.arange(tokens) % 4 + 1,), (), "0" * 64)
+    told: list[int] = []
+
+    learn(recipe_of(corpus), corpus, tmp_path / "kept.pt", lambda done, _: told.append(done))
+
+    assert told == list(range(1, EPOCHS * steps + 1))
+    assert step_count(recipe_of(corpus), corpus) == EPOCHS * steps
+
+
+def test_a_text_of_one_token_is_too_short(tmp_path: Path) -> None:
+    corpus = Corpus((torch.tensor([2]),), (), "0" * 64)
+
+    with pytest.raises(ValueError, match="at least 2 tokens, got 1"):
+        learn(recipe_of(corpus), corpus, tmp_path / "kept.pt", lambda done, loss: None)
