@@ -58,6 +58,15 @@ def test_unknown_words_are_a_share_of_words_and_not_of_ends(tmp_path: Path) -> N
     assert (fact.token_count, fact.unknown_words) == (25, 1 / 4)
 
 
+def test_a_start_learns_no_name_behind_a_title(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "t", ["a thing dr made"] * 5)
+
+    corpus = read_corpus([NamedText("folder", folder)], WORDS)
+
+    a, thing = WORDS.encode(("a", "thing"))
+    assert rows(corpus) == [a, thing, UNK, UNK, EOS] * 5
+
+
 def test_wikitext_reads_as_people_type_it(tmp_path: Path) -> None:
     for part in ("train", "valid", "test"):
         lines = " = Heading = \n\n It 's a self @-@ made thing , don 't you . A thing ! \n"
