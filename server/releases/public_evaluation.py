@@ -38,7 +38,7 @@ class PublicText:
             raise EvaluationTextError(f"cannot read {path}: {error.strerror}") from None
         except UnicodeDecodeError:
             raise EvaluationTextError(f"{path} is not UTF-8 text") from None
-        lines = text.splitlines()
+        lines = filter(str.strip, text.splitlines())  # a blank line costs as much as a short one
         sentences = [sentence for line in lines for sentence in training_sentences(line)]
         stream = torch.tensor(vocabulary.token_stream(sentences), dtype=torch.int64)
         if not (stream > EOS).any():
