@@ -167,11 +167,11 @@ def test_every_machine_says_who_leads_and_leaves_orders_to_it(share: Share) -> N
         status, said = nowhere.command(*command)
         assert (status, "a coordinator serves; stop it" in said) == (1, True)
     assert nowhere.command("status", "--leads")[0] == 1
+    # The leader writes the word that the other one asks for: both have the same folder.
+    until(federation.folder.shared_word.exists)
     assert leader.command("drain")[0] == 0
     assert leader.wait() == 0
     standby.await_open()
-    # Its word was written by the leader: both have the same folder.
-    assert federation.folder.shared_word.exists()
 
 
 def _status(coordinator: Coordinator) -> dict[str, Any]:

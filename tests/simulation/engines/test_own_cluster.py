@@ -25,6 +25,7 @@ def wait_for_round(folder: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.2)
 
 
+@pytest.mark.papers
 def test_a_cluster_of_this_machine_listens_to_it_alone_and_leaves_nothing_after_ctrl_c(
     tmp_path: Path,
 ) -> None:
