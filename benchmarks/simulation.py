@@ -44,7 +44,7 @@ from torch import Tensor
 from benchmarks.comparators.bare_federated_loop import run_clients
 from benchmarks.comparators.default_torch_round import train_clients
 from benchmarks.parts.figures import benchmark_parser, show_figures
-from benchmarks.parts.memory_watch import MemoryWatch
+from benchmarks.parts.memory_watch import watch_of_all
 from edge_client.datasets.registry import load_dataset
 from edge_client.descent.compute import prepare_compute
 from edge_client.personalisation.method import ClientRound, Learnt
@@ -120,7 +120,7 @@ def measure_overhead(client_count: int, repeats: int) -> dict[str, float]:
     bare = [
         run_clients(initial_parameters(config.model, 1), client_count)[0] for _ in range(repeats)
     ]
-    watch = MemoryWatch()
+    watch = watch_of_all()
     watch.start()
     with WorkerPool(plan, text, worker_count=WORKERS, trainer=Untrained) as pool:
         federation = Federation(config, plan, list(text), pool)

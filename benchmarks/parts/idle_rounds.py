@@ -5,13 +5,13 @@ What workers import lies here: a node finds no class of a module that is run as 
 
 import os
 import signal
-import threading
 import time
 from typing import Any
 
 import psutil
 import torch
 
+from benchmarks.parts.memory_watch import watch_of_this_process
 from benchmarks.simulation import SMALL_HIDDEN, SMALL_VOCABULARY, WORKERS, Untrained, make_config
 from edge_client.training.local_result import LocalResult
 from models.networks.flat_parameters import parameters_sha256
@@ -48,26 +48,6 @@ class Lost(Untrained):
         return bool(ray.get_runtime_context().get_node_id() == self._victim)
 
 
-class OwnMemory(threading.Thread):
-    """A watch of this process's memory without its children: ``peak_bytes`` is the largest seen."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.peak_bytes = 0
-        self._stopped = threading.Event()
-
-    def run(self) -> None:
-        """Look twenty times a second until stopped."""
-        this = psutil.Process()
-        while not self._stopped.wait(0.05):
-            self.peak_bytes = max(self.peak_bytes, this.memory_info().rss)
-
-    def stop(self) -> None:
-        """End the watch."""
-        self._stopped.set()
-        self.join()
-
-
 class Rounds:
     """Rounds of one federation: seconds of each, the last model, and memory."""
 
@@ -80,7 +60,7 @@ class Rounds:
         )
         plan = make_plan(config, "00" * 16)
         text = {f"device-{number:04}": torch.arange(2, 22) for number in range(client_count)}
-        watch = OwnMemory()
+        watch = watch_of_this_process()
         self.seconds: list[float] = []
         with WorkerPool(plan, text, worker_count=WORKERS, trainer=trainer, engine=engine) as pool:
             federation = Federation(config, plan, list(text), pool)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from benchmarks.parts.memory_watch import MemoryWatch
+from benchmarks.parts.memory_watch import watch_of_all
 from edge_client.datasets.registry import load_images
 from models.tasks.image_classification import LabelledImages
 from simulation.config.overrides import parse_override
@@ -72,7 +72,7 @@ def run_clients(client_count: int, worker_count: int) -> Run:
         ],
     )
     population = Population(clients=_clients(client_count), held_out={})
-    watch = MemoryWatch()
+    watch = watch_of_all()
     watch.start()
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()

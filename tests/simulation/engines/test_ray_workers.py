@@ -26,7 +26,6 @@ from simulation.config.simulation import SimulationConfig
 from simulation.engines.choice import engine_on
 from simulation.engines.cluster import Cluster, EngineError, ray_cluster
 from simulation.engines.installed import installed
-from simulation.figures.metrics import Figures
 from simulation.population.population import TextPopulation
 from simulation.rounds.federation import Federation
 from simulation.runs.runner import RunOptions, run_simulation
@@ -36,6 +35,7 @@ from simulation.workers.local import LocalWorkers
 from simulation.workers.pool import WorkerPool
 from simulation.workers.state_shelf import StateShelf
 from tests.masked_scene import repeating_trainer
+from tests.simulation.killed_runs import RunKilledError, StopsAfter
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 
@@ -101,20 +101,6 @@ class Dies(LocalTrainer):
 
     def train(self, *args: object, **kwargs: object) -> LocalResult:
         os._exit(7)
-
-
-class RunKilledError(Exception):
-    """Stand in for a kill between two rounds."""
-
-
-class StopsAfter:
-    def __init__(self, rounds: int) -> None:
-        self._left = rounds
-
-    def round_finished(self, figures: Figures) -> None:
-        self._left -= 1
-        if not self._left:
-            raise RunKilledError
 
 
 def digests(

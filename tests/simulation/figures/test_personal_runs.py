@@ -13,12 +13,13 @@ from edge_client.training.local_round import LocalTrainer
 from models.networks.flat_parameters import initial_parameters
 from server.releases.files import read_release
 from simulation.config.simulation import SimulationConfig
-from simulation.figures.metrics import Figures, read_metrics
+from simulation.figures.metrics import read_metrics
 from simulation.population.population import TextPopulation
 from simulation.rounds.federation import Federation
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.workers.pool import WorkerPool
 from simulation.workers.state_shelf import StateShelf
+from tests.simulation.killed_runs import RunKilledError, StopsAfter
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
 TIMES = {"round_s", "evaluation_s"}
@@ -37,20 +38,6 @@ METHODS = {
     "fedtp": (TRANSFORMER, 'personalisation={method="fedtp"}'),
     "pfedhn": ('personalisation={method="pfedhn"}', *PLAIN),
 }
-
-
-class RunKilledError(Exception):
-    """Stand in for a kill between two rounds."""
-
-
-class StopsAfter:
-    def __init__(self, rounds: int) -> None:
-        self._left = rounds
-
-    def round_finished(self, figures: Figures) -> None:
-        self._left -= 1
-        if not self._left:
-            raise RunKilledError
 
 
 @pytest.fixture

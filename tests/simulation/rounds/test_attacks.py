@@ -27,9 +27,8 @@ from simulation.rounds.attacks import Attackers, backdoor_figures, opened, unsee
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.workers.jobs import Trained
 from tests.masked_scene import masked_noise, masked_plan
+from tests.simulation.killed_runs import RunKilledError, StopsAfter
 from tests.simulation.runs.test_runner import (
-    RunKilledError,
-    StopsAfter,
     last_parameters,
     without_times,
 )

@@ -20,9 +20,8 @@ from simulation.rounds.federation import Federation
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.workers.pool import WorkerPool
 from simulation.workers.state_shelf import StateShelf
+from tests.simulation.killed_runs import RunKilledError, StopsAfter
 from tests.simulation.runs.test_runner import (
-    RunKilledError,
-    StopsAfter,
     last_parameters,
     without_times,
 )

@@ -17,8 +17,8 @@ from simulation.figures.metrics import read_metrics
 from simulation.population.dealing import build_population
 from simulation.population.population import Population, PopulationError, as_text
 from simulation.runs.runner import RunOptions, run_simulation
+from tests.simulation.killed_runs import RunKilledError, StopsAfter
 from tests.simulation.runs.test_guarded_runs import CENTRAL, EQUAL, EVENT, run_of
-from tests.simulation.runs.test_runner import RunKilledError, StopsAfter
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
 # So little noise on six clients that their figures mean something; nobody is protected by it.

@@ -17,11 +17,10 @@ from simulation.population.population import TextPopulation
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.understanding.finished_run import open_run
 from tests.simulation.figures.test_personal_runs import (
-    RunKilledError,
-    StopsAfter,
     states,
     without_times,
 )
+from tests.simulation.killed_runs import RunKilledError, StopsAfter
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
 MODEL = (

@@ -39,7 +39,7 @@ from simulation.population.population import Population, TextPopulation
 from simulation.rounds.attendance import SimulationError
 from simulation.runs.checkpoint import CheckpointError
 from simulation.runs.runner import RunOptions, run_simulation
-from tests.simulation.runs.test_runner import RunKilledError, StopsAfter
+from tests.simulation.killed_runs import RunKilledError, StopsAfter
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
 CENTRAL = {

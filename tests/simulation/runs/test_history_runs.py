@@ -13,9 +13,8 @@ from simulation.config.simulation import SimulationConfig
 from simulation.population.population import Population
 from simulation.rounds.federation import Federation
 from simulation.runs.runner import RunOptions, run_simulation
+from tests.simulation.killed_runs import RunKilledError, StopsAfter
 from tests.simulation.runs.test_runner import (
-    RunKilledError,
-    StopsAfter,
     last_parameters,
     without_times,
 )

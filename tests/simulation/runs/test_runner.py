@@ -9,29 +9,16 @@ from torch import Tensor
 import simulation.runs.runner
 from server.releases.files import read_release
 from simulation.config.simulation import SimulationConfig
-from simulation.figures.metrics import Figures, read_metrics
+from simulation.figures.metrics import read_metrics
 from simulation.figures.threshold import Threshold
 from simulation.population.population import Population, PopulationError
 from simulation.runs.checkpoint import CheckpointError
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.workers.engine import WorkerError
+from tests.simulation.killed_runs import RunKilledError, StopsAfter
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
 TIMES = {"round_s", "evaluation_s"}
-
-
-class RunKilledError(Exception):
-    """Stand in for a kill between two rounds."""
-
-
-class StopsAfter:
-    def __init__(self, rounds: int) -> None:
-        self._left = rounds
-
-    def round_finished(self, figures: Figures) -> None:
-        self._left -= 1
-        if not self._left:
-            raise RunKilledError
 
 
 def without_times(folder: Path) -> list[dict[str, object]]:
