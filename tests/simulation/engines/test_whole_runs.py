@@ -63,6 +63,16 @@ class KillsItsNode(NamedTuple):
             time.sleep(0.05)
 
 
+class WaitsFor(NamedTuple):
+    """Hold a run after each round until a file is there."""
+
+    trace: Path
+
+    def round_finished(self, figures: Figures) -> None:
+        while not self.trace.exists():
+            time.sleep(0.05)
+
+
 @contextmanager
 def quietly(name: str, *, first_round: int, last_round: int) -> Iterator[Reporter]:
     yield Quiet()
@@ -152,11 +162,18 @@ def test_a_run_that_fails_is_told_as_it_is_here_and_the_others_end(
 ) -> None:
     failing = 'training={learning_rate=1e30, batch_size=2, bptt_steps=5, optimiser="sgd"}'
     (bad,) = runs_of(configured, population, tmp_path / "bad", 1, failing)
-    good = runs_of(configured, population, tmp_path / "good", 2, "rounds.cap=1")
+    failed = tmp_path / "failed"
+    good = runs_of(
+        configured, population, tmp_path / "good", 2, "rounds.cap=1", reporter=WaitsFor(failed)
+    )
     with pytest.raises(SimulationError) as here:
         results(LocalStarter(quietly), [bad._replace(folder=tmp_path / "here")])
 
-    with pytest.raises(SimulationError) as there, on_cluster() as starter:
+    def note(done: int, count: int, ended: str | None) -> None:
+        if ended == bad.name:
+            failed.touch()
+
+    with pytest.raises(SimulationError) as there, on_cluster(on_count=note) as starter:
         results(starter, [bad, *good])
 
     assert str(there.value) == str(here.value)
