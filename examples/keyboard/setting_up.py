@@ -39,7 +39,8 @@ class Place:
 
 def found_federation(place: Place, hands: Deal, rounds: int | None) -> FederationConfig:
     """Found a federation for five devices that scores each round on the held-out text."""
-    run(sotto("server", "init", place.coordinator, "--preset", "keyboard"))
+    founding = ("--preset", "keyboard", "--hostname", "127.0.0.1")
+    run(sotto("server", "init", place.coordinator, *founding))
     (place.coordinator / "held_out.txt").write_text(
         "\n".join(" ".join(sentence) for sentence in hands.held_out), encoding="utf-8"
     )
@@ -50,7 +51,7 @@ def found_federation(place: Place, hands: Deal, rounds: int | None) -> Federatio
         "cap": str(ROUNDS if rounds is None else rounds),
         "cohort_size": str(len(hands.folders)),
         "quorum": str(len(hands.folders) - 1),
-        "deadline_s": "60.0",
+        "deadline_s": "180.0",
         "enrolment": f'"127.0.0.1:{enrolment}"',
         "devices": f'"127.0.0.1:{devices}"',
     }
