@@ -9,7 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from examples.keyboard.setting_up import Place
 
-SILENCE_LIMIT_S = 60.0
+SILENCE_LIMIT_S = 180.0
 POLL_S = 0.2
 
 
@@ -21,7 +21,7 @@ def await_coordinator(place: Place, process: subprocess.Popen[bytes]) -> None:
     """Wait until the coordinator listens.
 
     Raises:
-        DemoError: If it ends or takes a minute.
+        DemoError: If it ends or takes three minutes.
     """
     deadline = time.monotonic() + SILENCE_LIMIT_S
     while "devices on port" not in (place.folder / "coordinator.log").read_text():
@@ -39,7 +39,7 @@ def follow(
     """Show each round as the coordinator writes its figures; return the perplexities.
 
     Raises:
-        DemoError: If a process ends or no round does for a minute.
+        DemoError: If a process ends or no round does for three minutes.
     """
     columns = (
         TextColumn("training"),

@@ -20,19 +20,18 @@ from examples.keyboard.devices import Deal, deal
 from examples.keyboard.following import DemoError, await_coordinator, follow
 from examples.keyboard.picture import draw
 from examples.keyboard.processes import ProcessFailedError, run, running, sotto
-from examples.keyboard.scoring import report, untrained
-from examples.keyboard.setting_up import Place, enrol_devices, found_federation
+from examples.keyboard.scoring import report, score, start_of
+from examples.keyboard.setting_up import ROUNDS, Place, enrol_devices, found_federation
 from server.config.federation import FederationConfig
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DEVICES = 5
-ATTENTION_ROUNDS = 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demonstration; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, help="rounds to train (default: the preset's)")
+    parser.add_argument("--rounds", type=int, help=f"rounds to train (default: {ROUNDS})")
     arguments = parser.parse_args(argv)
     # Ctrl-C and a polite kill both unwind the stack, and with it every process started here.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -58,16 +57,18 @@ def _demonstrate(place: Place, console: Console, rounds: int | None) -> None:
         f"nobody holds the {len(hands.held_out)} sentences that the keyboard is scored on."
     )
     config = found_federation(place, hands, rounds)
-    before = untrained(config, hands)
+    start = start_of(config, hands)
+    before = score(config, hands, start)
     perplexities = [before.perplexity, *_train(place, config, hands, console)]
-    run(sotto("export", "keyboard", place.coordinator, "--out", place.bundle))
+    for bundle, release in ((place.starting_bundle, "0"), (place.bundle, "latest")):
+        run(sotto("export", "keyboard", place.coordinator, "--round", release, "--out", bundle))
     report(place, config, hands, before, console)
     console.print(
         "[yellow]Not private:[/] five devices with this noise have no privacy guarantee. "
         "The noise mode is the paper's; it shows the mechanics and promises nothing."
     )
     words = config.word_list.load()
-    weights = attention_weights(config, hands.folders, words, rounds=ATTENTION_ROUNDS)
+    weights = attention_weights(config, hands.folders, words, start)
     draw(ROOT / "demo.png", perplexities, weights)
     console.print(
         f"Bundle: demo/{place.bundle.name}. Picture: demo.png. "

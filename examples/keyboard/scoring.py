@@ -1,6 +1,7 @@
 """Score the keyboard on text that no device has, and say what the devices taught it."""
 
 import json
+from pathlib import Path
 
 import msgspec
 import torch
@@ -13,41 +14,43 @@ from edge_client.training.users_scoring import evaluate_users
 from examples.keyboard.devices import Deal
 from examples.keyboard.processes import run, sotto
 from examples.keyboard.setting_up import Place
-from models.networks.flat_parameters import initial_parameters
+from models.plan.plan import Plan
 from models.settings.model import schema_of
 from models.tasks.metrics import Counts
 from models.vector.codec import decode
 from server.config.federation import FederationConfig
 from server.config.plans import make_plan
+from server.releases.starting_model import starting_parameters
 
-PROMPTS = ("the value of the ", "if the object is ", "this method can be us")
+PROMPTS = ("see you ", "the value of the ", "if the object is ", "this method can be us")
 
 
-def untrained(config: FederationConfig, hands: Deal) -> Counts:
-    """Score the parameters that the run started from."""
-    return _score(config, hands, initial_parameters(config.model, config.seed))
+def start_of(config: FederationConfig, hands: Deal) -> Tensor:
+    """Return the parameters that the run starts from, flat float32."""
+    return starting_parameters(config, _plan(config, hands))
 
 
 def report(
     place: Place, config: FederationConfig, hands: Deal, before: Counts, console: Console
 ) -> None:
-    """Print what changed from before the first round to the last release."""
+    """Print what changed from the public start to the last release."""
     payload = (place.coordinator / "releases" / "latest" / "parameters.bin").read_bytes()
     parameters = torch.from_numpy(decode(schema_of(config.model), payload).copy())
-    after = _score(config, hands, parameters)
-    table = Table("held-out text", "before", "after", title="What five devices taught it")
-    table.add_row("perplexity of all tokens", f"{before.perplexity:.0f}", f"{after.perplexity:.1f}")
+    after = score(config, hands, parameters)
+    ends = f"after {config.rounds.cap} rounds"
+    table = Table("held-out text", "public start", ends, title="What five devices taught it")
+    table.add_row("perplexity of all tokens", f"{before.perplexity:.1f}", f"{after.perplexity:.1f}")
     for name, figure in (
         ("top-1 recall of words", "top1_recall"),
         ("top-3 recall of words", "top3_recall"),
         ("words not in the list", "unknown_words"),
     ):
         table.add_row(name, *(f"{getattr(counts, figure):.1%}" for counts in (before, after)))
-    console.print(table)
+    table.add_section()
     for prompt in PROMPTS:
-        answer = json.loads(run(sotto("export", "suggest", place.bundle, prompt, "--json")))
-        words = ", ".join(each["word"] for each in answer["suggestions"])
-        console.print(f'  "{prompt}" -> {words}', highlight=False)
+        bundles = (place.starting_bundle, place.bundle)
+        table.add_row(f'"{prompt}"', *(_suggested(bundle, prompt) for bundle in bundles))
+    console.print(table)
     moved = [
         msgspec.json.decode((text.parent / "traffic.json").read_bytes(), type=Day)
         for text in hands.folders
@@ -56,8 +59,18 @@ def report(
     console.print(f"Sealed bytes: {down / 1e6:.1f} MB down, {up / 1e6:.1f} MB up.")
 
 
-def _score(config: FederationConfig, hands: Deal, parameters: Tensor) -> Counts:
+def score(config: FederationConfig, hands: Deal, parameters: Tensor) -> Counts:
+    """Score parameters on the held-out sentences."""
     words = config.word_list.load()
-    plan = make_plan(config, run="0" * 32, cohort_size=len(hands.folders), vocabulary=words)
     stream = torch.tensor(words.token_stream(hands.held_out), dtype=torch.int64)
-    return evaluate_users(plan, parameters, [stream])
+    return evaluate_users(_plan(config, hands), parameters, [stream])
+
+
+def _plan(config: FederationConfig, hands: Deal) -> Plan:
+    words = config.word_list.load()
+    return make_plan(config, run="0" * 32, cohort_size=len(hands.folders), vocabulary=words)
+
+
+def _suggested(bundle: Path, text: str) -> str:
+    answer = json.loads(run(sotto("export", "suggest", bundle, text, "--json")))
+    return ", ".join(each["word"] for each in answer["suggestions"])

@@ -8,6 +8,8 @@ from examples.keyboard.devices import Deal
 from examples.keyboard.processes import free_ports, run, run_all, sotto
 from server.config.federation import FederationConfig, read_config
 
+ROUNDS = 10
+
 
 @dataclass(frozen=True)
 class Place:
@@ -25,24 +27,37 @@ class Place:
         return self.folder / "coordinator"
 
     @property
+    def starting_bundle(self) -> Path:
+        """The keyboard that the run starts from, exported."""
+        return self.folder / "starting-keyboard"
+
+    @property
     def bundle(self) -> Path:
-        """The exported keyboard."""
+        """The keyboard that the run ends in, exported."""
         return self.folder / "keyboard"
 
 
 def found_federation(place: Place, hands: Deal, rounds: int | None) -> FederationConfig:
-    """Found a federation on free ports that scores each round on the held-out text."""
-    run(sotto("server", "init", place.coordinator, "--preset", "keyboard-tiny"))
+    """Found a federation for five devices that scores each round on the held-out text."""
+    founding = ("--preset", "keyboard", "--hostname", "127.0.0.1")
+    run(sotto("server", "init", place.coordinator, *founding))
     (place.coordinator / "held_out.txt").write_text(
         "\n".join(" ".join(sentence) for sentence in hands.held_out), encoding="utf-8"
     )
     settings = place.coordinator / "federation.toml"
     text = settings.read_text(encoding="utf-8")
-    if rounds is not None:
-        text = re.sub(r"(?m)^cap = \d+$", f"cap = {rounds}", text)
-    text = text.replace('kind = "none"', 'kind = "public"\npublic_text = "held_out.txt"')
     enrolment, devices = free_ports(2)
-    text += f'\n[listen]\nenrolment = "127.0.0.1:{enrolment}"\ndevices = "127.0.0.1:{devices}"\n'
+    changes = {
+        "cap": str(ROUNDS if rounds is None else rounds),
+        "cohort_size": str(len(hands.folders)),
+        "quorum": str(len(hands.folders) - 1),
+        "deadline_s": "180.0",
+        "enrolment": f'"127.0.0.1:{enrolment}"',
+        "devices": f'"127.0.0.1:{devices}"',
+    }
+    for name, value in changes.items():
+        text = re.sub(rf"(?m)^{name} = .*$", f"{name} = {value}", text)
+    text += '\n[evaluation]\nkind = "public"\npublic_text = "held_out.txt"\n'
     settings.write_text(text, encoding="utf-8")
     return read_config(settings)
 

@@ -1,8 +1,9 @@
 """Steps downhill on public text, kept on disk so that they can stop at any moment and go on.
 
 The recipe is fixed but for width, epochs and seed: AdamW with decoupled weight decay, a step size
-that rises and then falls along a cosine, dropout, and products in bfloat16. On one thread of one
-kind of processor, the same text and seed give the same bits, in one go or with interruptions.
+that rises and then falls along a cosine, dropout, a loss over a draw of the word list, and products
+in bfloat16 where the processor gains from it. On one thread of one kind of processor, the same text
+and seed give the same bits, in one go or with interruptions.
 
 References:
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019, arXiv:1711.05101.
@@ -22,16 +23,18 @@ import msgspec
 import torch
 from torch import Tensor
 
-from edge_client.descent.compute import prepare_compute
+from edge_client.descent.compute import gains_from_bfloat16, prepare_compute
 from models.compression.packed_model import PublicText
 from models.layers.dropout import use_generator
 from models.networks.flat_parameters import read_parameters
-from models.networks.registry import build_network
+from models.networks.registry import build_network, word_network
 from models.plan.plan import TrainingSettings
 from models.settings.model import GruLmSettings, schema_of
 from models.tasks.next_word import LEAST_TOKENS, NextWord
+from models.tasks.text_streams import PADDING, Window
 from models.vector.seeds import client_seed
 from privacy.foundation.atomic_files import READABLE, write_atomically
+from simulation.starting.sampled_loss import sampled_cross_entropy
 from simulation.starting.texts import Corpus
 
 TRAINING = TrainingSettings(
@@ -48,6 +51,7 @@ TRAINING = TrainingSettings(
 CHECKPOINT_STEPS = 100
 """Steps between two checkpoints: half a minute of one core at the shipped start's size."""
 
+_DRAW = 1024
 _DROPOUT = 0.1
 _BETAS = (0.9, 0.99)
 _RISING_STEPS = 200
@@ -115,8 +119,9 @@ class _Training:
         self._corpus = corpus
         self._per_epoch = _epoch_steps(corpus.token_count)
         settings = msgspec.structs.replace(recipe.model, dropout=_DROPOUT)
-        prepare_compute("cpu", threads=1, model=settings)
-        self.network = build_network(settings)
+        device = prepare_compute("cpu", threads=1, model=settings)
+        self._in_bfloat16 = gains_from_bfloat16(device)
+        self.network = word_network(build_network(settings))
         self.network.initialise(torch.Generator().manual_seed(recipe.seed))
         self._dropout = self._generator(1, "dropout")
         use_generator(self.network, self._dropout)
@@ -141,8 +146,8 @@ class _Training:
             )
             for window in islice(windows, passed, None):
                 self.network.train()
-                with torch.autocast("cpu", torch.bfloat16):
-                    loss, _, self._carried = task.loss(self.network, window, self._carried)
+                with torch.autocast("cpu", torch.bfloat16, enabled=self._in_bfloat16):
+                    loss = self._loss(window)
                 self._step(loss, total)
                 if self._done % CHECKPOINT_STEPS == 0 or self._done == total:
                     self._keep(checkpoint)
@@ -161,6 +166,21 @@ class _Training:
                 f"{checkpoint} cannot be gone on with ({type(error).__name__}); remove it to learn "
                 "from the beginning"
             ) from None
+
+    def _loss(self, window: Window) -> Tensor:
+        state = None if window.starts_text else self._carried
+        features, state = self.network.features(window.inputs, state)
+        self._carried = None if state is None else state.detach()
+        targets = window.targets.flatten()
+        is_used = targets != PADDING
+        return sampled_cross_entropy(
+            features.flatten(0, 1)[is_used],
+            self.network.output_weight,
+            self.network.output_bias,
+            targets[is_used],
+            draw=_DRAW,
+            generator=self._generator(self._done + 1, "draw"),
+        )
 
     def _step(self, loss: Tensor, total: int) -> None:
         for group in self._optimiser.param_groups:
