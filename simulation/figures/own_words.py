@@ -1,0 +1,172 @@
+"""Let a person type with and without their own words beside the model, and count what both save.
+
+The words are those of `export.runtime.personal_cache`, mixed in as the strip mixes them
+(`export.runtime.personal_ranking`): first those of the person's older text, then each sentence once
+it is typed. They may be words that the list lacks, so more can be saved than the list allows.
+Offensive words are not left out, and slips are not mended: keys are counted as
+`models.tasks.keystrokes` counts them, and recall as `models.tasks.metrics` does.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from export.runtime.next_word import Reading
+from export.runtime.personal_cache import PersonalCache
+from export.runtime.personal_ranking import PersonalRanking, Scores
+from export.runtime.word_index import WordIndex
+from models.networks.registry import WordNetwork
+from models.tasks.keystrokes import Sentences
+from models.tasks.metrics import SUGGESTION_SLOTS
+from models.tasks.text_streams import scored_features
+from models.text.vocabulary import Vocabulary
+from models.text.words import UNK_WORD
+
+_SIDE_BY_SIDE = 64
+
+
+class Typed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person typed, and how often the strip had it.
+
+    Attributes:
+        words: Typed words, those of no list among them.
+        top1_hits: Words that were the first suggestion before a letter was typed.
+        top3_hits: Words among the first three.
+        keys_without: Letters of every word whose letters are known, and a space behind each.
+        keys_with: Keys pressed when a suggestion is taken as soon as it is right.
+    """
+
+    words: int = 0
+    top1_hits: int = 0
+    top3_hits: int = 0
+    keys_without: int = 0
+    keys_with: int = 0
+
+    def __add__(self, other: "Typed") -> "Typed":
+        return Typed(
+            **{name: getattr(self, name) + getattr(other, name) for name in self.__struct_fields__}
+        )
+
+    @property
+    def savings(self) -> float:
+        """Return the share of keys that are saved; 0 where no key was counted."""
+        return 1 - self.keys_with / self.keys_without if self.keys_without else 0.0
+
+
+class BothWays(NamedTuple):
+    """One text, typed with the model alone and with the person's own words beside it."""
+
+    alone: Typed
+    with_own_words: Typed
+
+
+@torch.no_grad()
+def type_both_ways(
+    network: WordNetwork,
+    vocabulary: Vocabulary,
+    index: WordIndex,
+    *,
+    before: Sentences,
+    typed: Sentences,
+) -> BothWays:
+    """Type a person's text in order.
+
+    The network is left in evaluation mode.
+
+    Args:
+        index: The vocabulary's, which many people share.
+        before: What the person typed before, oldest first.
+        typed: What is typed now; it is not empty.
+
+    Raises:
+        ValueError: If the vocabulary and the network differ in size.
+    """
+    if len(vocabulary) != len(network.output_bias):
+        raise ValueError(
+            f"vocabulary must have the network's {len(network.output_bias)} words, "
+            f"got {len(vocabulary)}"
+        )
+    cache = PersonalCache()
+    ranking = PersonalRanking(vocabulary, index, cache=cache)
+    for sentence in before:
+        cache.learn(_text(sentence))
+    features = _features(network.eval(), torch.tensor(vocabulary.token_stream(typed)))
+    weight, bias = network.output_weight.cpu().t(), network.output_bias.cpu()
+    alone, own, place = Typed(), Typed(), 0
+    for sentence in typed:
+        rows = torch.addmm(bias, features[place : place + len(sentence)], weight).log_softmax(1)
+        for word, distribution in zip(sentence, rows.numpy(), strict=True):
+            alone += _typed(word, Scores(distribution, {}, index.tree), vocabulary, index)
+            own += _typed(word, ranking.scores(_reading(distribution)), vocabulary, index)
+        cache.learn(_text(sentence))
+        place += len(sentence) + 1  # The end of the sentence is nobody's key.
+    return BothWays(alone, own)
+
+
+def _features(network: WordNetwork, stream: torch.Tensor) -> torch.Tensor:
+    """Return the features before each token, in the order of the text."""
+    width = network.output_weight.shape[1]
+    ordered = torch.empty(len(stream), width)
+    for features, places in scored_features(network, [stream], batch_size=_SIDE_BY_SIDE):
+        ordered[places] = features.cpu()
+    return ordered
+
+
+def _reading(distribution: NDArray[np.float32]) -> Reading:
+    nothing = np.zeros(0, dtype=np.int64)
+    return Reading("", False, ((),), nothing, distribution)
+
+
+def _text(sentence: Sequence[str]) -> str:
+    return " ".join(word for word in sentence if word != UNK_WORD)
+
+
+def _typed(word: str, scores: Scores, vocabulary: Vocabulary, index: WordIndex) -> Typed:
+    """Return the count of one word."""
+    if word == UNK_WORD:  # It hides a word of unknown length.
+        return Typed(words=1)
+    rank = _rank(word, 0, scores, vocabulary, index)
+    picked, later = 0, rank
+    while later >= SUGGESTION_SLOTS and picked < len(word):
+        picked += 1
+        # A whole word is typed by the space behind it, whatever is on show.
+        later = _rank(word, picked, scores, vocabulary, index) if picked < len(word) else later
+    return Typed(
+        words=1,
+        top1_hits=int(rank == 0),
+        top3_hits=int(rank < SUGGESTION_SLOTS),
+        keys_without=len(word) + 1,
+        keys_with=picked + 1,
+    )
+
+
+def _rank(
+    word: str, letters: int, scores: Scores, vocabulary: Vocabulary, index: WordIndex
+) -> float:
+    """Return how many words stand before this one once so many letters are typed."""
+    begun = word[:letters]
+    rows = index.rows_that_begin(begun)
+    if word in vocabulary:
+        row = vocabulary.encode([word])[0]
+        score = scores.rows[row]
+        listed = scores.rows[rows]
+        ahead = int((listed > score).sum() + ((listed == score) & (rows < row)).sum())
+        return ahead + _own_ahead(begun, scores.own, float(np.exp(np.float64(score))))
+    if word not in scores.own:
+        return float("inf")
+    own = scores.own[word]
+    # Words of the list stand before equally likely ones of the person's own.
+    ahead = int((np.exp(scores.rows[rows].astype(np.float64)) >= own).sum())
+    return ahead + _own_ahead(begun, scores.own, own)
+
+
+def _own_ahead(begun: str, own: Mapping[str, float], probability: float) -> int:
+    return sum(
+        1
+        for word, share in own.items()
+        if share > probability and word.startswith(begun) and word != begun
+    )
