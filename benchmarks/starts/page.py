@@ -64,7 +64,13 @@ def write_people(
     write_document(
         name, table, rows, folder, command=command, people=kept, missing=missing, until=until
     )
-    write_page(folder / f"{name}.md", _markdown(table, lines, command, missing, until, runs))
+    people = next((len(_people(run)) for run in runs.get(SHARED, ())), 0)
+    page = [*_heading(table, command, people), *_table(lines)]
+    if until:
+        page += ["", *_rounds(until)]
+    if missing:
+        page += ["", "Not run yet; the command goes on with them: " + "; ".join(missing) + "."]
+    write_page(folder / f"{name}.md", "\n".join(page) + "\n")
 
 
 def _lines(runs: Mapping[str, Sequence[RunRecord]]) -> dict[str, Line]:
@@ -151,36 +157,26 @@ def _until(runs: Mapping[str, Sequence[RunRecord]]) -> dict[str, object]:
     return {"figure": _FOLLOWED, "goal": goal, "reached": reached}
 
 
-def _markdown(
-    table: TableDefinition,
-    lines: Mapping[str, Line],
-    command: str,
-    missing: Sequence[str],
-    until: Mapping[str, object],
-    runs: Mapping[str, Sequence[RunRecord]],
-) -> str:
-    people = next((len(_people(run)) for run in runs.get(SHARED, ())), 0)
-    page = [
-        f"# {table.title}",
-        "",
-        f"Made by `{command}` with the preset `{table.preset}`. Each of {people} people is measured "
-        "on the newest fifth of their own messages, which nobody trained on; figures in per cent, "
-        "mean ± sample standard deviation over the seeds. Recall is over typed words. *Lose*: "
-        "people who save fewer keys than with the shared model, and the most that one of them "
-        "loses, in points.",
-        "",
-        "| | top-1 | top-3 | keys saved | lose | largest loss | seeds |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
+def _heading(table: TableDefinition, command: str, people: int) -> Iterator[str]:
+    yield f"# {table.title}"
+    yield ""
+    yield (
+        f"Made by `{command}` with the preset `{table.preset}`. Each of {people} people is "
+        "measured on the newest fifth of their own messages, which nobody trained on; figures in "
+        "per cent, mean ± sample standard deviation over the seeds. Recall is over typed words. "
+        "*Lose*: people who save fewer keys than with the shared model, and the most that one of "
+        "them loses, in points."
+    )
+    yield ""
+
+
+def _table(lines: Mapping[str, Line]) -> Iterator[str]:
+    yield "| | top-1 | top-3 | keys saved | lose | largest loss | seeds |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
     for row, line in lines.items():
         seeds = "" if row in FLOORS else str(max(len(line.top3), len(line.keys)))
         cells = (*map(_spread(2), line[:3]), *map(_spread(1), line[3:]), seeds)
-        page.append(f"| {row} | {' | '.join(cells)} |")
-    if until:
-        page += ["", *_rounds(until)]
-    if missing:
-        page += ["", "Not run yet; the command goes on with them: " + "; ".join(missing) + "."]
-    return "\n".join(page) + "\n"
+        yield f"| {row} | {' | '.join(cells)} |"
 
 
 def _rounds(until: Mapping[str, object]) -> Iterator[str]:

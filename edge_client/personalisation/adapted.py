@@ -15,9 +15,11 @@ from torch import Tensor
 
 from edge_client.descent.descent import Descent
 from edge_client.descent.optimisers import Optimiser
+from edge_client.folder.layout import DeviceFolder
 from edge_client.personalisation.method import ClientRound, ClientScoring, Learnt
 from edge_client.personalisation.own_model import lay_own_model, own_tensors, own_tensors_of
 from edge_client.personalisation.plain import PlainHalf
+from edge_client.personalisation.state import PersonalState
 from models.networks.flat_parameters import load_parameters, read_parameters
 from models.settings.personalisation import AdaptedSettings
 from models.tasks.metrics import Counts
@@ -150,6 +152,12 @@ def comparison_of(extras: Mapping[str, Tensor]) -> Comparison:
     """Return by what a device's own model was chosen, from what the device keeps."""
     epochs, shared_loss, own_loss, target_count = extras[_COMPARED].tolist()
     return Comparison(int(epochs), shared_loss, own_loss, int(target_count))
+
+
+def tell_owner(folder: DeviceFolder, state: PersonalState) -> None:
+    """Note in the device's folder what came of adapting, where the method adapts."""
+    if _COMPARED in state.extras:
+        folder.note_adapted(comparison_of(state.extras).in_words())
 
 
 def _kept(schema: Schema, model: Tensor, compared: Comparison) -> dict[str, Tensor]:

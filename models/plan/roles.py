@@ -83,8 +83,8 @@ def check_task(settings: PersonalisationSettings, task: str) -> None:
         )
     if isinstance(settings, AdaptedSettings) and task not in _TASKS_OF_TEXT:
         raise ValueError(
-            f'method "{settings.method}" needs task = {" or ".join(map(repr, _TASKS_OF_TEXT))}, got '
-            f'"{task}": the newest part of a text decides whether a device keeps its own model'
+            f'method "{settings.method}" needs task = {" or ".join(map(repr, _TASKS_OF_TEXT))}, '
+            f'got "{task}": the newest part of a text decides whether a device keeps its own model'
         )
     votes = isinstance(settings, FedTpSettings) and settings.neighbours is not None
     if votes and task not in _TASKS_WITH_FEATURES:

@@ -95,7 +95,8 @@ class FinishedRun:
         holder = ClientNetwork(self.plan, torch.device("cpu"))
         kept = self.kept_by(client)
         holder.load(self.received_by(client), None if kept is None else kept.personal)
-        has_own = isinstance(self.plan.personalisation, PFedMeSettings | DittoSettings | AdaptedSettings)
+        method = self.plan.personalisation
+        has_own = isinstance(method, PFedMeSettings | DittoSettings | AdaptedSettings)
         if has_own and kept is not None:
             load_parameters(holder.network, holder.schema, own_model(holder.schema, kept.extras))
         return holder.network.eval()

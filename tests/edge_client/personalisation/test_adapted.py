@@ -60,7 +60,7 @@ def test_a_model_that_diverges_is_not_kept() -> None:
 
 def test_only_text_has_a_newest_part() -> None:
     check_task(AdaptedSettings(), "next_word")
-    with pytest.raises(ValueError, match='needs task = .* got "image_classification"'):
+    with pytest.raises(ValueError, match=r'needs task = .* got "image_classification"'):
         check_task(AdaptedSettings(), "image_classification")
     with pytest.raises(msgspec.ValidationError, match="epochs must be >= 1, got 0"):
         msgspec.convert({"method": "adapted", "epochs": 0}, AdaptedSettings)
