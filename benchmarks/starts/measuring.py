@@ -21,7 +21,7 @@ from edge_client.personalisation.own_model import own_model
 from edge_client.training.new_client import Fitted, NewClientFit
 from export.runtime.word_index import WordIndex
 from models.networks.flat_parameters import load_parameters
-from models.networks.registry import build_network, word_network
+from models.networks.registry import WordNetwork, build_network, word_network
 from models.plan.plan import Plan, plan_schema
 from models.settings.hypernetwork import EmbeddingFitSettings
 from server.releases.files import ReleaseFolder
@@ -107,7 +107,6 @@ class _Measuring:
         self._people = people
         self._shared = shared
         self._start = start
-        self._network = word_network(build_network(plan.model))
         self._index = WordIndex(people.vocabulary)
         adapted = msgspec.structs.replace(plan, personalisation=ADAPTED)
         self._fit = NewClientFit(adapted)
@@ -119,24 +118,31 @@ class _Measuring:
                 yield self._person(client)
 
     def _person(self, client: str) -> Person:
-        typed = {"shared": self._typed(client, self._shared)}
-        if self._start is None:
-            return Person(client=client, typed=typed)
-        typed["start"] = self._typed(client, self._start)
-        model, compared = self._adapted(client)
-        typed["adapted"] = self._typed(client, model) if compared.keeps_own else typed["shared"]
-        return Person(client=client, typed=typed, compared=compared)
-
-    def _typed(self, client: str, model: Tensor) -> dict[str, Typed]:
-        load_parameters(self._network, plan_schema(self._plan), model)
+        models, compared = {"shared": self._shared}, None
+        if self._start is not None:
+            models["start"] = self._start
+            adapted, compared = self._adapted(client)
+            if compared.keeps_own:
+                models["adapted"] = adapted
         both = type_both_ways(
-            self._network,
+            [self._network(model) for model in models.values()],
             self._people.vocabulary,
             self._index,
             before=self._people.own_older[client],
             typed=self._people.own_typed[client],
         )
-        return {ALONE: both.alone, WITH_WORDS: both.with_own_words}
+        typed = {
+            name: {ALONE: way.alone, WITH_WORDS: way.with_own_words}
+            for name, way in zip(models, both, strict=True)
+        }
+        if compared is not None and not compared.keeps_own:
+            typed["adapted"] = typed["shared"]
+        return Person(client=client, typed=typed, compared=compared)
+
+    def _network(self, model: Tensor) -> WordNetwork:
+        network = word_network(build_network(self._plan.model))
+        load_parameters(network, plan_schema(self._plan), model)
+        return network
 
     def _adapted(self, client: str) -> tuple[Tensor, Comparison]:
         last: list[Fitted] = []

@@ -27,6 +27,7 @@ from models.text.vocabulary import Vocabulary
 from models.text.words import UNK_WORD
 
 _SIDE_BY_SIDE = 64
+_BLOCK_TOKENS = 256
 
 
 class Typed(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,45 +67,70 @@ class BothWays(NamedTuple):
 
 @torch.no_grad()
 def type_both_ways(
-    network: WordNetwork,
+    networks: Sequence[WordNetwork],
     vocabulary: Vocabulary,
     index: WordIndex,
     *,
     before: Sentences,
     typed: Sentences,
-) -> BothWays:
-    """Type a person's text in order.
+) -> list[BothWays]:
+    """Type a person's text in order, with each of several models.
 
-    The network is left in evaluation mode.
+    The networks are left in evaluation mode.
 
     Args:
+        networks: Models of the same words.
         index: The vocabulary's, which many people share.
         before: What the person typed before, oldest first.
         typed: What is typed now; it is not empty.
 
     Raises:
-        ValueError: If the vocabulary and the network differ in size.
+        ValueError: If the vocabulary and a network differ in size.
     """
-    if len(vocabulary) != len(network.output_bias):
-        raise ValueError(
-            f"vocabulary must have the network's {len(network.output_bias)} words, "
-            f"got {len(vocabulary)}"
-        )
+    stream = torch.tensor(vocabulary.token_stream(typed))
+    models = [_Model(network, vocabulary, stream) for network in networks]
     cache = PersonalCache()
     ranking = PersonalRanking(vocabulary, index, cache=cache)
     for sentence in before:
         cache.learn(_text(sentence))
-    features = _features(network.eval(), torch.tensor(vocabulary.token_stream(typed)))
-    weight, bias = network.output_weight.cpu().t(), network.output_bias.cpu()
-    alone, own, place = Typed(), Typed(), 0
+    counted = [BothWays(Typed(), Typed()) for _ in models]
+    place = 0
     for sentence in typed:
-        rows = torch.addmm(bias, features[place : place + len(sentence)], weight).log_softmax(1)
-        for word, distribution in zip(sentence, rows.numpy(), strict=True):
-            alone += _typed(word, Scores(distribution, {}, index.tree), vocabulary, index)
-            own += _typed(word, ranking.scores(_reading(distribution)), vocabulary, index)
+        for number, model in enumerate(models):
+            alone, own = counted[number]
+            rows = model.distributions(place, len(sentence))
+            for word, distribution in zip(sentence, rows, strict=True):
+                alone += _typed(word, Scores(distribution, {}, index.tree), vocabulary, index)
+                own += _typed(word, ranking.scores(_reading(distribution)), vocabulary, index)
+            counted[number] = BothWays(alone, own)
         cache.learn(_text(sentence))
         place += len(sentence) + 1  # The end of the sentence is nobody's key.
-    return BothWays(alone, own)
+    return counted
+
+
+class _Model:
+    """What one network says before each word of a text."""
+
+    def __init__(self, network: WordNetwork, vocabulary: Vocabulary, stream: torch.Tensor) -> None:
+        if len(vocabulary) != len(network.output_bias):
+            raise ValueError(
+                f"vocabulary must have the network's {len(network.output_bias)} words, "
+                f"got {len(vocabulary)}"
+            )
+        self._features = _features(network.eval(), stream)
+        self._weight = network.output_weight.cpu().t()
+        self._bias = network.output_bias.cpu()
+        self._first = 0
+        self._block: NDArray[np.float32] = np.zeros((0, len(vocabulary)), dtype=np.float32)
+
+    def distributions(self, place: int, count: int) -> NDArray[np.float32]:
+        """Return log-probabilities before so many words from a place on, ``(count, vocab)``."""
+        if place + count > self._first + len(self._block):
+            # Many places at a time: the weights are read once for all of them.
+            features = self._features[place : place + max(count, _BLOCK_TOKENS)]
+            logits = torch.addmm(self._bias, features, self._weight)
+            self._first, self._block = place, logits.log_softmax(1).numpy()
+        return self._block[place - self._first :][:count]
 
 
 def _features(network: WordNetwork, stream: torch.Tensor) -> torch.Tensor:

@@ -5,9 +5,14 @@ import pytest
 import torch
 
 from edge_client.personalisation.adapted import AdaptedHalf, Comparison, comparison_of
+from edge_client.training.local_round import LocalTrainer
+from edge_client.training.new_client import NewClientFit
+from models.networks.flat_parameters import initial_parameters
 from models.plan.roles import check_task
+from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.personalisation import AdaptedSettings
 from tests.edge_client.personalisation.tiny_client import hits, train
+from tests.edge_client.training_plan import MODEL, make_plan
 
 OLDER, NEWEST = 40, 10
 
@@ -68,3 +73,34 @@ def test_only_text_has_a_newest_part() -> None:
 
 def _numbers(extras: dict[str, torch.Tensor]) -> dict[str, object]:
     return {name: value.tolist() for name, value in extras.items()}
+
+
+def test_a_late_device_adapts_the_newest_model_in_one_fit() -> None:
+    # A text that repeats itself: whatever is learnt of its older part holds for the newest.
+    plan = msgspec.structs.replace(make_plan(), personalisation=AdaptedSettings(epochs=2))
+    text = torch.tensor([2, 3, 4, 1] * 30)
+    shared = initial_parameters(MODEL, 3)
+    fitted = []
+
+    NewClientFit(plan).fit(
+        shared,
+        text,
+        client_name="device-0001",
+        settings=EmbeddingFitSettings(),
+        after_epoch=lambda _, model: fitted.append(model),
+    )
+
+    before, after = fitted
+    trainer = LocalTrainer(plan)
+    losses = [
+        trainer.evaluate(
+            model.parameters, text[96:], client_name="device-0001", personal=model.personal
+        ).mean_log_loss
+        for model in fitted
+    ]
+    compared = comparison_of(after.personal.extras)
+    assert not comparison_of(before.personal.extras).keeps_own
+    assert compared.target_count == 24  # The newest fifth of 120.
+    assert losses == pytest.approx([compared.shared_loss, compared.own_loss])
+    assert compared.own_loss < compared.shared_loss
+    assert torch.equal(after.parameters, shared)

@@ -28,7 +28,7 @@ def network():
 
 
 def test_the_model_alone_is_counted_as_everywhere_else(network) -> None:
-    alone, _ = type_both_ways(network, WORDS, WordIndex(WORDS), before=(), typed=TYPED)
+    [(alone, _)] = type_both_ways([network], WORDS, WordIndex(WORDS), before=(), typed=TYPED)
 
     counts = NextWord().evaluate(network, [torch.tensor(WORDS.token_stream(TYPED))])
     keys = keystroke_savings(network, WORDS, [TYPED])
@@ -49,8 +49,9 @@ def test_a_word_that_the_list_lacks_is_offered_once_it_was_typed_twice(network) 
     again = [["zyxwv"]] * 3
 
     new, known = (
-        type_both_ways(network, WORDS, WordIndex(WORDS), before=before, typed=again).with_own_words
+        own
         for before in ((), again)
+        for _, own in type_both_ways([network], WORDS, WordIndex(WORDS), before=before, typed=again)
     )
 
     # Six keys the first and the second time, one the third: it leads with 0.15 over 0.085.
@@ -63,9 +64,11 @@ def test_a_word_that_a_person_types_often_rises(network) -> None:
         for parameter in network.parameters():
             parameter.zero_()
 
-    both = type_both_ways(network, WORDS, WordIndex(WORDS), before=[["that"]] * 9, typed=[["that"]])
+    [both] = type_both_ways(
+        [network], WORDS, WordIndex(WORDS), before=[["that"]] * 9, typed=[["that"]]
+    )
 
-    # Alone all are alike, and of equal ones the first of the list lead: "that" is the last, and
-    # the third of those that begin so after no letter less than two ("t", "th": two words).
+    # Alone all are alike, and of equal ones the first of the list lead: "that" is the last of
+    # eight, and the second of two that begin with "t".
     assert (both.alone.keys_with, both.alone.top3_hits) == (2, 0)
     assert (both.with_own_words.keys_with, both.with_own_words.top1_hits) == (1, 1)
