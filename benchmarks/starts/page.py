@@ -93,9 +93,8 @@ def _lines(runs: Mapping[str, Sequence[RunRecord]]) -> dict[str, Line]:
             lines[row] = _line(measured, ("shared", ALONE), against=None)
         elif row != SHARED:
             # Of a version that counted recall otherwise; keys were counted alike.
-            lines[row] = Line(
-                (), (), [100 * float(run.final["keystroke_savings"]) for run in of_row]
-            )
+            saved = [float(run.final["keystroke_savings"] or 0.0) for run in of_row]
+            lines[row] = Line((), (), [100 * share for share in saved])
     return lines
 
 

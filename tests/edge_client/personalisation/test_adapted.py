@@ -1,12 +1,15 @@
 """A device keeps its own model only if its newest text agrees; the loss is (body + head - x)²/2."""
 
+from collections.abc import Mapping
+
 import msgspec
 import pytest
 import torch
+from torch import Tensor
 
 from edge_client.personalisation.adapted import AdaptedHalf, Comparison, comparison_of
 from edge_client.training.local_round import LocalTrainer
-from edge_client.training.new_client import NewClientFit
+from edge_client.training.new_client import Fitted, NewClientFit
 from models.networks.flat_parameters import initial_parameters
 from models.plan.roles import check_task
 from models.settings.hypernetwork import EmbeddingFitSettings
@@ -41,7 +44,7 @@ def test_a_device_whose_own_model_does_worse_keeps_everyones() -> None:
 
     compared = comparison_of(learnt.extras)
     # One epoch moves the sum from 1 to 2.5.
-    assert compared == Comparison(0, 0.0, pytest.approx(1.125), NEWEST)
+    assert compared == Comparison(0, 0.0, 1.125, NEWEST)
     assert "everyone's model is no worse" in compared.in_words()
     # It predicts by the newest model of everyone's, not by that of the day it compared.
     assert hits(half, 7.0, body=7.0, head=0.0, extras=_numbers(learnt.extras)) == 1
@@ -71,7 +74,7 @@ def test_only_text_has_a_newest_part() -> None:
         msgspec.convert({"method": "adapted", "epochs": 0}, AdaptedSettings)
 
 
-def _numbers(extras: dict[str, torch.Tensor]) -> dict[str, object]:
+def _numbers(extras: Mapping[str, Tensor]) -> dict[str, float | list[float]]:
     return {name: value.tolist() for name, value in extras.items()}
 
 
@@ -80,7 +83,7 @@ def test_a_late_device_adapts_the_newest_model_in_one_fit() -> None:
     plan = msgspec.structs.replace(make_plan(), personalisation=AdaptedSettings(epochs=2))
     text = torch.tensor([2, 3, 4, 1] * 30)
     shared = initial_parameters(MODEL, 3)
-    fitted = []
+    fitted: list[Fitted] = []
 
     NewClientFit(plan).fit(
         shared,

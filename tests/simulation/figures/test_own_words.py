@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from export.runtime.word_index import WordIndex
-from models.networks.registry import build_network, word_network
+from models.networks.registry import WordNetwork, build_network, word_network
 from models.settings.model import GruLmSettings
 from models.tasks.keystrokes import keystroke_savings
 from models.tasks.next_word import NextWord
@@ -17,7 +17,7 @@ TYPED = [["see", "you", "soon"], ["that", "sun", "zyx"], ["<unk>", "some", "the"
 
 
 @pytest.fixture
-def network():
+def network() -> WordNetwork:
     torch.manual_seed(4)
     settings = GruLmSettings(vocabulary_size=len(WORDS), hidden_size=8, tied=True)
     network = word_network(build_network(settings))
@@ -27,7 +27,7 @@ def network():
     return network
 
 
-def test_the_model_alone_is_counted_as_everywhere_else(network) -> None:
+def test_the_model_alone_is_counted_as_everywhere_else(network: WordNetwork) -> None:
     [(alone, _)] = type_both_ways([network], WORDS, WordIndex(WORDS), before=(), typed=TYPED)
 
     counts = NextWord().evaluate(network, [torch.tensor(WORDS.token_stream(TYPED))])
@@ -41,7 +41,9 @@ def test_the_model_alone_is_counted_as_everywhere_else(network) -> None:
     assert alone.savings == pytest.approx(keys.savings)
 
 
-def test_a_word_that_the_list_lacks_is_offered_once_it_was_typed_twice(network) -> None:
+def test_a_word_that_the_list_lacks_is_offered_once_it_was_typed_twice(
+    network: WordNetwork,
+) -> None:
     # The model spreads 0.85 over eight words; of the person's 0.15 all is "zyxwv".
     with torch.no_grad():
         for parameter in network.parameters():
@@ -59,7 +61,7 @@ def test_a_word_that_the_list_lacks_is_offered_once_it_was_typed_twice(network) 
     assert (known.keys_with, known.top1_hits, known.words) == (3, 3, 3)
 
 
-def test_a_word_that_a_person_types_often_rises(network) -> None:
+def test_a_word_that_a_person_types_often_rises(network: WordNetwork) -> None:
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.zero_()
