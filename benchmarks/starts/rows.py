@@ -12,7 +12,7 @@ BEFORE = "before: from scratch, 100 rounds"
 
 SCRATCH = "from scratch, 20 rounds"
 CENTRAL = "central, from the start"
-ADAPTED = AdaptedSettings(epochs=4, learning_rate=1.0)
+ADAPTED = AdaptedSettings()
 """How every person's device adapts the shared model."""
 
 PEOPLE = ("top1_recall", "top3_recall", "keystroke_savings")
@@ -55,8 +55,8 @@ TABLES = {
         title="A keyboard from the public start: NUS SMS, 159 people, their newest fifth",
         preset="keyboard-sms",
         rows=(
-            _SHARED,
             Row(BEFORE, (*FEDAVG, *_falling(100)), preset=_SCRATCH_PRESET, run=_BEST_BEFORE),
+            _SHARED,
             _scratch(),
             _CENTRAL,
         ),

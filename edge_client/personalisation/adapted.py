@@ -134,10 +134,9 @@ class AdaptedHalf:
             lay_own_model(client)
 
     def _steps(self, descent: Descent, older: Any) -> Descent:  # Examples, as of the task.
-        rate = self._settings.learning_rate
-        training = descent.training
-        if rate is not None:
-            training = msgspec.structs.replace(training, learning_rate=rate, decay=None)
+        training = msgspec.structs.replace(
+            descent.training, learning_rate=self._settings.learning_rate, decay=None
+        )
         return Descent(
             descent.network,
             descent.task,

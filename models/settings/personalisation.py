@@ -196,11 +196,12 @@ class AdaptedSettings(_Method, frozen=True, kw_only=True, tag="adapted"):
 
     Attributes:
         epochs: Most passes over the device's own text; fewer where one more did not help.
-        learning_rate: Step size of those passes; absent means the round's.
+        learning_rate: Step size of those passes; far below that of rounds, whose updates are
+            averaged. The default is for word models under SGD with clipped gradients.
     """
 
     epochs: int = 4
-    learning_rate: float | None = None
+    learning_rate: float = 1.0
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, "epochs")
