@@ -10,6 +10,7 @@ from benchmarks.starts.page import write_people
 from benchmarks.starts.rows import BEFORE, SHARED, TABLES
 from benchmarks.tables.records import RunRecord
 from edge_client.personalisation.adapted import Comparison
+from simulation.figures.metrics import Value
 from simulation.figures.own_words import Typed
 
 
@@ -32,11 +33,11 @@ def person(name: str, adapted: int) -> dict[str, object]:
 
 
 def run(row: str, perplexities: list[float], **more: object) -> RunRecord:
-    rounds = [
+    rounds: list[dict[str, Value]] = [
         {"round": 10 * number, "valid_perplexity": value}
         for number, value in enumerate(perplexities, start=1)
     ]
-    final = {"keystroke_savings": 0.375}
+    final: dict[str, Value] = {"keystroke_savings": 0.375}
     return RunRecord(row=row, seed=1, configuration={}, final=final, rounds=rounds, more=more)
 
 
