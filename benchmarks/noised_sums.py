@@ -13,7 +13,7 @@ Both get the same noise multiplier and clipping norm, so they spend the same eps
                                      and both take steps of the same length.
 
     python -m benchmarks.noised_sums --quick
-    python -m benchmarks.noised_sums --preset keyboard-sms --data DATA
+    python -m benchmarks.noised_sums --preset keyboard-sms-scratch --data DATA
 
 ``--quick`` trains one setting of the embedded text with one seed.
 """

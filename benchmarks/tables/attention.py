@@ -96,7 +96,7 @@ TABLES = {
     ),
     "keyboard-sms": TableDefinition(
         title="NUS SMS, every phone user a client, one local epoch, 1.5 million tokens a run",
-        preset="keyboard-sms",
+        preset="keyboard-sms-scratch",
         rows=(
             *_rules(_length(30), THREE),
             _central("groups", 3),

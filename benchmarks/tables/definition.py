@@ -22,6 +22,8 @@ class Row:
         x: Position on the picture's axis, where the table varies one number.
         run: Table and row whose runs serve here too, because their settings and curve are the
             same; None if the runs are this row's own.
+        preset: Settings that this row starts from instead of the table's; the table's own changes
+            are made to them too.
     """
 
     name: str
@@ -29,6 +31,7 @@ class Row:
     seeds: tuple[int, ...] = (1,)
     x: float | None = None
     run: tuple[str, str] | None = None
+    preset: str | None = None
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,8 @@ class Maker:
     def _configured(
         self, table: TableDefinition, row: Row, seed: int
     ) -> tuple[SimulationConfig, dict[str, Any]]:  # TOML values.
-        return configured(table, *row.settings, *self._rounds, f"seed={seed}")
+        settings = (*row.settings, *self._rounds, f"seed={seed}")
+        return configured(table, *settings, preset=row.preset)
 
     def _records(self, name: str, row: Row) -> tuple[Path, str]:
         """Return the file of a row's runs, and the row's name in it."""
@@ -182,15 +183,18 @@ class Maker:
 
 
 # The dictionary holds TOML tables: values of any TOML type.
-def configured(table: TableDefinition, *settings: str) -> tuple[SimulationConfig, dict[str, Any]]:
-    """Return the table's preset with its own and some more settings changed.
+def configured(
+    table: TableDefinition, *settings: str, preset: str | None = None
+) -> tuple[SimulationConfig, dict[str, Any]]:
+    """Return the table's preset, or another, with the table's and some more settings changed.
 
     Raises:
         SettingsError: If a setting does not exist or cannot be.
     """
     overrides = [parse_override(text) for text in (*table.settings, *settings)]
-    tables = with_settings(read_tables(table.preset), overrides)
-    return config_from(tables, table.preset), tables
+    preset = table.preset if preset is None else preset
+    tables = with_settings(read_tables(preset), overrides)
+    return config_from(tables, preset), tables
 
 
 def seed_by_seed(table: TableDefinition) -> list[tuple[Row, int]]:

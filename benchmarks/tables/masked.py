@@ -153,7 +153,7 @@ _BIASES = 'training.frozen=["embedding.weight", "gru.weight_ih_l0", "gru.weight_
 def _sms(title: str, strengths: tuple[float, ...], minutes: float) -> Plan:
     return Plan(
         title=f"Text messages, 16 phone users a round, noise of a cohort of 1,000: {title}",
-        preset="keyboard-sms",
+        preset="keyboard-sms-scratch",
         settings=_SMS,
         strengths=strengths,
         clipping_norm=10.0,

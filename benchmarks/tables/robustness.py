@@ -152,7 +152,7 @@ def _keyboard(
     return _table(
         f"NUS SMS, every phone user a client, 2,000 words, width 96, {rounds} rounds of 20; a "
         f"fifth of the clients attack{which}",
-        "keyboard-sms",
+        "keyboard-sms-scratch",
         _rows(rules, attacks, seeds),
         minutes=minutes,
         figures=(

@@ -8,20 +8,28 @@ import sys
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from edge_client.folder.layout import DeviceFolder, DeviceFolderError
 from edge_client.jobs.publishing_job import Published, PublishingJob
+from edge_client.personalisation.adapted import comparison_of
 from edge_client.personalisation.grown_state import kept_layout, read_kept_state
+from edge_client.personalisation.own_model import own_model
 from edge_client.personalisation.registry import build_client_half
-from edge_client.personalisation.state import PersonalStateError
-from models.plan.plan import PlanError, decode_plan, plan_schema
+from edge_client.personalisation.state import PersonalState, PersonalStateError
+from models.plan.plan import Plan, PlanError, decode_plan, plan_schema
 from models.plan.published_part import PublishedRecord, encode_published
+from models.settings.personalisation import AdaptedSettings, DittoSettings, PFedMeSettings
 from models.vector.codec import named_tensors
 from privacy.foundation.atomic_files import write_atomically
 from privacy.identities.certificates import CertificateError
 from privacy.identities.keys import KeyFileError
 from privacy.identities.party import Identity
+
+_WHOLE_MODELS = (AdaptedSettings, DittoSettings, PFedMeSettings)
+"""Methods that keep a whole model beside the one that travels."""
 
 _FAILURES = (
     CertificateError,
@@ -39,13 +47,15 @@ def publish(job: PublishingJob) -> Published:
 
     Raises:
         DeviceFolderError: If no round has been seen yet.
-        PersonalStateError: If the method keeps no tensor of the model, or nothing is stored yet.
+        PersonalStateError: If the method keeps no tensor of the model, nothing is stored yet, or
+            everyone's model stayed the device's.
         OSError: If the disk refuses; an existing target is untouched.
     """
     folder = DeviceFolder(Path(job.device_folder))
     plan = decode_plan(folder.plan())
     layout = kept_layout(plan, build_client_half(plan.personalisation))
-    if not layout.personal.tensors:
+    keeps_model = isinstance(plan.personalisation, _WHOLE_MODELS)
+    if not (layout.personal.tensors or keeps_model):
         raise PersonalStateError(
             f'method "{plan.personalisation.method}" keeps no tensor of the shared model on the '
             "device: there is nothing to publish"
@@ -63,10 +73,30 @@ def publish(job: PublishingJob) -> Published:
         method=plan.personalisation.method,
         schema_sha256=plan_schema(plan).sha256.hex(),
     )
-    tensors = named_tensors(layout.personal, state.personal.numpy())
+    if keeps_model:
+        tensors = _own_model(plan, state)
+    else:
+        tensors = named_tensors(layout.personal, state.personal.numpy())
     encoded = encode_published(record, tensors, identity)
     write_atomically(Path(job.target), encoded)
     return Published(tensors=tuple(tensors), size_bytes=len(encoded))
+
+
+def _own_model(plan: Plan, state: PersonalState) -> dict[str, NDArray[np.float32]]:
+    """Return the device's whole own model by name.
+
+    Raises:
+        PersonalStateError: If everyone's model stayed the device's.
+    """
+    if isinstance(plan.personalisation, AdaptedSettings):
+        compared = comparison_of(state.extras)
+        if not compared.keeps_own:
+            raise PersonalStateError(
+                f"{compared.in_words()}: there is nothing to publish, everyone's bundle serves as "
+                "it is"
+            )
+    schema = plan_schema(plan)
+    return named_tensors(schema, own_model(schema, state.extras).numpy())
 
 
 def main() -> int:

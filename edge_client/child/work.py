@@ -30,6 +30,7 @@ from edge_client.owner.example_ledger import (
 from edge_client.owner.floor import FloorError, read_floor
 from edge_client.owner.settings import ClientSettingsError, read_client_settings
 from edge_client.owner.typed_text import TextSettings
+from edge_client.personalisation.adapted import tell_owner
 from edge_client.personalisation.grown_state import read_kept_state
 from edge_client.personalisation.state import (
     PersonalState,
@@ -172,6 +173,7 @@ class _Work:
         if result.personal is not None:
             waiting = self.folder.personal.waiting(message_id)
             write_state(waiting, trainer.layout, result.personal)
+            tell_owner(self.folder, result.personal)
         self._delete_trained(own)
         # Under a guarantee nobody is told how much this person writes.
         count = min(result.example_count, self.plan.training.example_cap)
@@ -221,6 +223,7 @@ class _Work:
         personal = self._fitted(layout, self._start().parameters)
         message_id = SecureSource().bytes(_NAME_BYTES)
         write_state(self.folder.personal.waiting(message_id), layout, personal)
+        tell_owner(self.folder, personal)
         return Fitted(message_id=message_id, is_sealed=False)
 
     def _fit(

@@ -21,7 +21,7 @@ from privacy.foundation.atomic_files import write_atomically
 from privacy.foundation.bounded_files import FileTooLargeError, read_bounded
 from privacy.foundation.strict_json import LARGEST_RECORD_BYTES, read_json
 
-_LONGEST_TRAVEL_BYTES = 64 << 10
+_LONGEST_NOTE_BYTES = 64 << 10
 
 
 class DeviceFolderError(Exception):
@@ -83,6 +83,7 @@ class DeviceFolder:
         self.held = HeldRelease(path / "held")
         self._enrolment = path / "enrolment.json"
         self._travel = path / "travel.txt"
+        self._adapted = path / "adapted.txt"
         self._plan = path / "plan.json"
         self._signed_plan = path / "signed_plan.json"
         self._coordinator = path / "coordinator.json"
@@ -181,12 +182,19 @@ class DeviceFolder:
         Raises:
             DeviceFolderError: If the file is larger than what was kept there.
         """
-        try:
-            return read_bounded(self._travel, _LONGEST_TRAVEL_BYTES).decode(errors="replace")
-        except FileNotFoundError:
-            return None
-        except FileTooLargeError as error:
-            raise DeviceFolderError(f"{self._travel} cannot be read: {error.strerror}") from None
+        return _noted(self._travel)
+
+    def note_adapted(self, words: str) -> None:
+        """Keep what came of the newest adaptation, in words; it is nothing that must survive."""
+        _note(self._adapted, words.encode(), flush=False)
+
+    def adapted(self) -> str | None:
+        """Return what came of the newest adaptation, or None where there was none.
+
+        Raises:
+            DeviceFolderError: If the file is larger than what was kept there.
+        """
+        return _noted(self._adapted)
 
     def outbox(self) -> Outbox:
         """Return the place for a sealed update in waiting."""
@@ -227,3 +235,12 @@ def _note(path: Path, content: bytes, *, flush: bool) -> None:
     """Put ``content`` at ``path`` unless it lies there already: most rounds are like the last."""
     if not path.exists() or path.read_bytes() != content:
         write_atomically(path, content, flush=flush)
+
+
+def _noted(path: Path) -> str | None:
+    try:
+        return read_bounded(path, _LONGEST_NOTE_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        return None
+    except FileTooLargeError as error:
+        raise DeviceFolderError(f"{path} cannot be read: {error.strerror}") from None

@@ -151,8 +151,9 @@ def _personalisation(folder: DeviceFolder) -> str:
     current = folder.personal.current
     if not current.exists():
         return travel
-    kept_bytes = current.stat().st_size
-    return f"{travel}; a personal model of {kept_bytes:,} bytes is kept in {current}"
+    kept_bytes, adapted = current.stat().st_size, folder.adapted()
+    told = "" if adapted is None else f"; {adapted}"
+    return f"{travel}; a personal model of {kept_bytes:,} bytes is kept in {current}{told}"
 
 
 def _disk(folder: DeviceFolder) -> str:

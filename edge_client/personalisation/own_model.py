@@ -39,11 +39,11 @@ class PFedMeHalf:
 
     def extra_tensors(self, schema: Schema) -> tuple[TensorSpec, ...]:
         """Return θ: every tensor of the model under another name."""
-        return _own_tensors(schema)
+        return own_tensors(schema)
 
     def first_extras(self, schema: Schema, model: Tensor) -> Mapping[str, Tensor]:
         """Return the model itself."""
-        return _named(schema, model)
+        return own_tensors_of(schema, model)
 
     def train(self, client: ClientRound) -> Learnt:
         """Take K steps of θ on each batch, then one of w towards θ; leave w in the network."""
@@ -64,7 +64,7 @@ class PFedMeHalf:
             before_step=pull_towards(network, moved, copy, settings.attraction),
             after_batch=move_copy,
         )
-        own = _named(client.schema, read_parameters(network, client.schema))
+        own = own_tensors_of(client.schema, read_parameters(network, client.schema))
         load_parameters(network, moved, copy)
         return Learnt(mean_loss, own)
 
@@ -86,11 +86,11 @@ class DittoHalf:
 
     def extra_tensors(self, schema: Schema) -> tuple[TensorSpec, ...]:
         """Return v: every tensor of the model under another name."""
-        return _own_tensors(schema)
+        return own_tensors(schema)
 
     def first_extras(self, schema: Schema, model: Tensor) -> Mapping[str, Tensor]:
         """Return the model itself: v starts from it, and until then it is what predicts."""
-        return _named(schema, model)
+        return own_tensors_of(schema, model)
 
     def train(self, client: ClientRound) -> Learnt:
         """Train the global model, then v with a fresh optimiser; leave the first in the network."""
@@ -104,7 +104,7 @@ class DittoHalf:
                 network, schema, client.received, self._settings.proximal_strength
             ),
         )
-        own = _named(schema, read_parameters(network, schema))
+        own = own_tensors_of(schema, read_parameters(network, schema))
         load_parameters(network, schema, trained)
         return Learnt(mean_loss, own)
 
@@ -122,11 +122,13 @@ def own_model(schema: Schema, extras: Mapping[str, Tensor]) -> Tensor:
     return torch.cat([extras[_PREFIX + spec.name].reshape(-1) for spec in schema.tensors])
 
 
-def _own_tensors(schema: Schema) -> tuple[TensorSpec, ...]:
+def own_tensors(schema: Schema) -> tuple[TensorSpec, ...]:
+    """Return every tensor of a model under another name."""
     return tuple(msgspec.structs.replace(spec, name=_PREFIX + spec.name) for spec in schema.tensors)
 
 
-def _named(schema: Schema, model: Tensor) -> dict[str, Tensor]:
+def own_tensors_of(schema: Schema, model: Tensor) -> dict[str, Tensor]:
+    """Return a model, flat float32 in the order of ``schema``, as a client keeps it for its own."""
     return {
         _PREFIX + spec.name: model[schema.slices[spec.name]].view(spec.shape)
         for spec in schema.tensors
@@ -134,14 +136,15 @@ def _named(schema: Schema, model: Tensor) -> dict[str, Tensor]:
 
 
 def _evaluate_own(client: ClientScoring, plain: PlainHalf) -> Counts:
-    _lay_own(client)
+    lay_own_model(client)
     return plain.evaluate(client)
 
 
 def _own_word_scores(client: ClientScoring) -> WordScores:
-    _lay_own(client)
+    lay_own_model(client)
     return chunked_logits
 
 
-def _lay_own(client: ClientScoring) -> None:
+def lay_own_model(client: ClientScoring) -> None:
+    """Lay the client's own model into the network that predicts."""
     load_parameters(client.network, client.schema, own_model(client.schema, client.extras))

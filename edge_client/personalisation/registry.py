@@ -1,5 +1,6 @@
 """Choose the client half of the personalisation method; one that only chooses roles has none."""
 
+from edge_client.personalisation.adapted import AdaptedHalf
 from edge_client.personalisation.balanced_head import BalancedHeadHalf
 from edge_client.personalisation.gaussian_process import GaussianProcessHalf
 from edge_client.personalisation.head_first import FedRepHalf
@@ -9,6 +10,7 @@ from edge_client.personalisation.own_model import DittoHalf, PFedMeHalf
 from edge_client.personalisation.plain import PlainHalf
 from edge_client.personalisation.proximal import FedProxHalf
 from models.settings.personalisation import (
+    AdaptedSettings,
     DittoSettings,
     FedProxSettings,
     FedRepSettings,
@@ -37,6 +39,8 @@ def build_client_half(settings: PersonalisationSettings) -> ClientHalf:
             half = PFedMeHalf(settings)
         case DittoSettings():
             half = DittoHalf(settings)
+        case AdaptedSettings():
+            half = AdaptedHalf(settings)
         case FedRodSettings() | FedTpSettings(head="balanced"):
             half = BalancedHeadHalf(settings)
         case PFedGpSettings():

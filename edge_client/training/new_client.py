@@ -25,6 +25,7 @@ from torch import Tensor
 from edge_client.descent.descent import Descent
 from edge_client.descent.objective import LocalObjective, TaskObjective
 from edge_client.descent.optimisers import Optimiser
+from edge_client.personalisation.adapted import AdaptedHalf
 from edge_client.personalisation.balanced_head import BalancedSoftmax, PersonalHead
 from edge_client.personalisation.method import ClientRound
 from edge_client.personalisation.registry import build_client_half
@@ -40,6 +41,7 @@ from models.plan.plan import Plan, TrainingSettings
 from models.plan.roles import has_balanced_head
 from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.personalisation import (
+    AdaptedSettings,
     DittoSettings,
     FedRodSettings,
     PFedGpSettings,
@@ -194,6 +196,8 @@ class _OneFit:
                 self._fit_personal_head(epoch)
             case PFedMeSettings() | DittoSettings():
                 self._fit_own_model(epoch)
+            case AdaptedSettings() as settings:
+                self._adapt(AdaptedHalf(settings), epoch)
             case _:
                 self._fit_tensors(epoch)
 
@@ -230,6 +234,14 @@ class _OneFit:
         self._keep(self._personal.personal, learnt.extras)
         if isinstance(self._fit.plan.personalisation, PFedMeSettings):
             self._received = self._received + client.update(self._received)
+
+    def _adapt(self, half: AdaptedHalf, epoch: int) -> None:
+        """Adapt everyone's model, by as many epochs as the method says."""
+        client = self._client
+        descent, optimiser = self._descent(epoch)
+        received = client.loaded(self._received)
+        model = ClientRound(descent, optimiser, client.schema, received, self._personal.extras)
+        self._keep(self._personal.personal, half.adapt(model))
 
     def _trainings(self, epoch: int, batch_size: int) -> Iterator[LocalTraining]:
         """Yield a training for each batch of one pass over the examples."""

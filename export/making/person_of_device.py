@@ -81,12 +81,19 @@ def encode_person(
 
 
 def check_published(
-    published: PublishedPart, schema: Schema, *, run: str, method: str, whose: str
+    published: PublishedPart,
+    schema: Schema,
+    *,
+    run: str,
+    method: str,
+    whose: str,
+    is_whole: bool = False,
 ) -> None:
     """Check that a device published its part of a model.
 
     Args:
         schema: Every tensor of the model, with its role.
+        is_whole: Whether it must hold all of them, whatever their roles.
         run: Identifier of the run, 32 hex digits.
         whose: The model that it is to fit, for the error, such as ``the release's``.
 
@@ -104,7 +111,8 @@ def check_published(
                 f"{name} of {record.client}'s published part must be {expected}, {whose}, "
                 f"got {found}"
             )
-    shapes = {spec.name: spec.shape for spec in schema.with_roles(Role.PERSONAL).tensors}
+    own = schema if is_whole else schema.with_roles(Role.PERSONAL)
+    shapes = {spec.name: spec.shape for spec in own.tensors}
     found_shapes = {name: tensor.shape for name, tensor in published.tensors.items()}
     if not shapes or found_shapes != shapes:
         raise ExportError(
@@ -134,7 +142,7 @@ def own_tensors(
     if part is None:
         raise BundleError(
             f"the bundle must take a person's tensors, but holds a whole model; {client}'s "
-            "published part is of no use to it"
+            "published part is of no use to it, but where it is a whole model too: give --whole"
         )
     schema = _with_roles(manifest, published)
     check_published(published, schema, run=manifest.run, method=part.method, whose="the bundle's")
@@ -150,6 +158,24 @@ def own_tensors(
     if generated is not None:
         own |= _made_tensors(generated, manifest, made, client)
     return {name: own[name] for name in part.tensors}
+
+
+def own_whole_model(manifest: BundleManifest, published: PublishedPart) -> Tensors:
+    """Return a person's own model, in schema order, for a bundle that takes nothing of a person.
+
+    Raises:
+        ExportError: If what was published is of another run or model, or no whole one.
+    """
+    schema = schema_of(manifest.model)
+    check_published(
+        published,
+        schema,
+        run=manifest.run,
+        method=published.record.method,  # A bundle of a whole model names none.
+        whose="the bundle's",
+        is_whole=True,
+    )
+    return {name: published.tensors[name] for name in schema.slices}
 
 
 def _made_tensors(

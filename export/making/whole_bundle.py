@@ -1,5 +1,7 @@
 """Put a person's tensors into everyone's bundle: one file with that person's whole model.
 
+They are the part that everyone's graph takes as inputs, or a whole model that the device keeps.
+
 It needs no torch, so a device does it for its owner. Instead the new graph is compared with
 everyone's with the person's tensors as inputs, which agreed with torch when it was made.
 """
@@ -17,7 +19,7 @@ from export.bundles.manifest import MODEL_FILE, Manifest
 from export.bundles.manifest_entries import FileDigest
 from export.faces.family import ExportError
 from export.faces.personal_inputs import personal_inputs
-from export.making.person_of_device import own_tensors
+from export.making.person_of_device import Tensors, own_tensors, own_whole_model
 from export.parity.checked_graph import build_graphs, flat, recover_held
 from export.parity.images import BATCHES
 from export.parity.words import SHAPES, TOLERANCE, ParityError, fitting
@@ -59,11 +61,15 @@ def export_whole(
             f"a whole model must be made of a float32 bundle, got {before.precision}; a person's "
             "file goes onto this one, or round the whole bundle later"
         )
-    own = own_tensors(before, published, generated)
+    if before.personal is None and generated is None:
+        own = own_whole_model(before, published)
+    else:
+        own = own_tensors(before, published, generated)
     held = recover_held(before, bundle.files, personal=before.personal_schema.slices)
     tensors = {**held, **own}
     graphs = build_graphs(before.model, tensors)
-    difference = _difference(bundle, graphs[MODEL_FILE], personal_inputs(before.model, own))
+    inputs = personal_inputs(before.model, own)
+    difference = _difference(before, graphs[MODEL_FILE], _taking(bundle, own), inputs)
     parity = before.parity
     manifest = replace(
         before,
@@ -78,16 +84,27 @@ def export_whole(
     return manifest
 
 
-def _difference(bundle: BundleOf[Manifest], encoded: bytes, inputs: PersonalInputs) -> float:
-    """Return how far the new graph is from everyone's with the person's tensors, in nats."""
-    if bundle.manifest.kind == "keyboard":
-        compared = _words(NextWordGraph(encoded), NextWordGraph(bundle.graph).for_person(inputs))
+def _taking(bundle: BundleOf[Manifest], own: Tensors) -> bytes:
+    """Return a graph that takes the person's tensors as inputs: everyone's, or one of inputs alone.
+
+    A whole model of a person's own is held by no graph of everyone's; there the same network is
+    written with every tensor an input.
+    """
+    if bundle.manifest.personal is not None:
+        return bundle.graph
+    return build_graphs(bundle.manifest.model, {}, personal=tuple(own))[MODEL_FILE]
+
+
+def _difference(before: Manifest, encoded: bytes, taking: bytes, inputs: PersonalInputs) -> float:
+    """Return how far the new graph is from one with the person's tensors as inputs, in nats."""
+    if before.kind == "keyboard":
+        compared = _words(NextWordGraph(encoded), NextWordGraph(taking).for_person(inputs))
     else:
-        compared = _images(ImageGraph(encoded), ImageGraph(bundle.graph).for_person(inputs))
+        compared = _images(ImageGraph(encoded), ImageGraph(taking).for_person(inputs))
     largest = max(float(np.abs(ours - theirs).max()) for ours, theirs in compared)
     if not largest <= TOLERANCE:
         raise ParityError(
-            f"the whole graph must agree with everyone's and the person's part to {TOLERANCE} "
+            f"the whole graph must agree with one that takes the person's part to {TOLERANCE} "
             f"nats, differs by {largest:.3g}"
         )
     return largest

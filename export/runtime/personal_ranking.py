@@ -144,17 +144,17 @@ class PersonalRanking:
         ]
 
     def _own_words(self) -> _Own:
-        rows, shares, new = [], [], {}
+        listed, shares, new = [], [], {}
         for word, own in self.cache.words():
             if word in self.vocabulary:
-                rows.append(self.vocabulary.encode([word])[0])
+                listed.append(word)
                 shares.append(own)
             elif word not in self.blocked and self.cache.is_settled(word):
                 new[word] = own
         new = dict(sorted(new.items()))
         return _Own(
             self.cache.changes,
-            rows=np.array(rows, dtype=np.int64),
+            rows=np.array(self.vocabulary.encode(listed), dtype=np.int64),
             shares=np.array(shares, dtype=np.float64),
             new=new,
             tree=WordTree(list(new)),

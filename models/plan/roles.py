@@ -9,6 +9,7 @@ device. No torch: the resting agent asks too.
 import msgspec
 
 from models.settings.personalisation import (
+    AdaptedSettings,
     FedBnSettings,
     FedPerSettings,
     FedRepSettings,
@@ -25,6 +26,7 @@ from models.vector.schema import Role, Schema
 
 _ONE_CLASS_TASK = "image_classification"
 _TASKS_OF_FEW_CLASSES = ("next_character", _ONE_CLASS_TASK)
+_TASKS_OF_TEXT = ("next_word", "next_character")
 _TASKS_WITH_FEATURES = ("next_word", *_TASKS_OF_FEW_CLASSES)
 
 
@@ -78,6 +80,11 @@ def check_task(settings: PersonalisationSettings, task: str) -> None:
             f"balanced softmax needs task = {' or '.join(map(repr, _TASKS_OF_FEW_CLASSES))}, got "
             f'"{task}": a person never uses most words of a vocabulary, and those would never be '
             "learnt; set another method, or head"
+        )
+    if isinstance(settings, AdaptedSettings) and task not in _TASKS_OF_TEXT:
+        raise ValueError(
+            f'method "{settings.method}" needs task = {" or ".join(map(repr, _TASKS_OF_TEXT))}, '
+            f'got "{task}": the newest part of a text decides whether a device keeps its own model'
         )
     votes = isinstance(settings, FedTpSettings) and settings.neighbours is not None
     if votes and task not in _TASKS_WITH_FEATURES:

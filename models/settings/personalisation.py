@@ -189,6 +189,25 @@ class DittoSettings(_Method, frozen=True, kw_only=True, tag="ditto"):
         check_positive(self, "proximal_strength")
 
 
+class AdaptedSettings(_Method, frozen=True, kw_only=True, tag="adapted"):
+    """Everyone's model, which each device trains on by itself and keeps if it does better.
+
+    A round trains and sends as method ``global`` does. The device's own newest text decides.
+
+    Attributes:
+        epochs: Most passes over the device's own text; fewer where one more did not help.
+        learning_rate: Step size of those passes; far below that of rounds, whose updates are
+            averaged. The default is for word models under SGD with clipped gradients.
+    """
+
+    epochs: int = 4
+    learning_rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "epochs")
+        check_positive(self, "learning_rate")
+
+
 PersonalisationSettings = (
     GlobalSettings
     | LocalSettings
@@ -203,4 +222,5 @@ PersonalisationSettings = (
     | VanillaSettings
     | FedTpSettings
     | DittoSettings
+    | AdaptedSettings
 )

@@ -7,6 +7,7 @@ import msgspec
 from models.plan.plan import PlanKind
 from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.personalisation import (
+    AdaptedSettings,
     DittoSettings,
     FedRodSettings,
     FedTpSettings,
@@ -17,7 +18,7 @@ from models.settings.personalisation import (
 from models.vector.schema import Role, Schema
 from privacy.noise.settings import PrivacySettings
 
-_KEEPS_MORE = (DittoSettings, FedRodSettings, PFedMeSettings)
+_KEEPS_MORE = (AdaptedSettings, DittoSettings, FedRodSettings, PFedMeSettings)
 """Methods that keep a model or a head on the device beside the model's own tensors."""
 
 
@@ -82,4 +83,9 @@ def _check_personal(
             "fitting.fit may say no more than epochs with personalisation.method = "
             f'"{personalisation.method}": the rest is about embeddings, and tensors step as '
             "[training] says"
+        )
+    if isinstance(personalisation, AdaptedSettings) and fit.epochs != 1:
+        raise ValueError(
+            f'fitting.fit.epochs must be 1 with personalisation.method = "adapted", got '
+            f"{fit.epochs}: personalisation.epochs says how long a device adapts"
         )

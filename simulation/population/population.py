@@ -88,7 +88,8 @@ class Population:
 class TextPopulation(Population):
     """A population of people who type words; every stream is int64, shape ``(time,)``.
 
-    ``typed`` is the test text in words, sentences by user; ``own_typed`` what clients hold out.
+    ``typed`` is the test text in words, sentences by user; ``own_typed`` what clients hold out, and
+    ``own_older`` what they train on, both only where clients are scored on their own text.
     """
 
     clients: Mapping[str, Tensor]
@@ -98,6 +99,7 @@ class TextPopulation(Population):
     vocabulary: Vocabulary
     typed: Sequence[Sequence[Sentence]]
     own_typed: Mapping[str, Sequence[Sentence]] = field(default_factory=dict)
+    own_older: Mapping[str, Sequence[Sentence]] = field(default_factory=dict)
 
 
 def client_name(number: int) -> str:

@@ -70,6 +70,7 @@ def build_text_population(config: SimulationConfig, path: Path | None) -> TextPo
         own_valid=_streams(vocabulary, own_valid),
         own_test=own_test,
         own_typed=own_typed,
+        own_older={names[owner]: shards[owner] for owner in owners} if is_own else {},
         held_out={
             "valid": {} if is_own else _pieces(vocabulary, text.valid),
             "test": {} if is_own else _pieces(vocabulary, text.test),

@@ -24,6 +24,7 @@ _PLAIN = (
     "vanilla",
     "fedtp",
     "ditto",
+    "adapted",
 )
 METHOD_NAMES = tuple(sorted({*_PLAIN, *_METHODS}))
 

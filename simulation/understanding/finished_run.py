@@ -18,6 +18,7 @@ from models.personal.hypernetwork import Hypernetwork
 from models.personal.hypernetwork_state import HypernetworkState, state_of_tensors
 from models.plan.plan import Plan, download_schema
 from models.settings.personalisation import (
+    AdaptedSettings,
     DittoSettings,
     FedTpSettings,
     PFedHnSettings,
@@ -94,7 +95,8 @@ class FinishedRun:
         holder = ClientNetwork(self.plan, torch.device("cpu"))
         kept = self.kept_by(client)
         holder.load(self.received_by(client), None if kept is None else kept.personal)
-        has_own = isinstance(self.plan.personalisation, PFedMeSettings | DittoSettings)
+        method = self.plan.personalisation
+        has_own = isinstance(method, PFedMeSettings | DittoSettings | AdaptedSettings)
         if has_own and kept is not None:
             load_parameters(holder.network, holder.schema, own_model(holder.schema, kept.extras))
         return holder.network.eval()

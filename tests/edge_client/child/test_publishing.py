@@ -15,16 +15,18 @@ from edge_client.child.work import do_job
 from edge_client.cli import main
 from edge_client.folder.layout import DeviceFolder
 from edge_client.jobs.job import Trained
+from edge_client.owner.doctor import _personalisation
 from edge_client.personalisation.state import StateLayout, read_state
+from edge_client.training.local_round import LocalTrainer
 from models.plan.plan import plan_schema
 from models.plan.published_part import (
     PublishedPartError,
     decode_published,
     encode_published,
 )
-from models.settings.personalisation import FedTpSettings, VanillaSettings
+from models.settings.personalisation import AdaptedSettings, FedTpSettings, VanillaSettings
 from privacy.identities.party import Identity
-from tests.edge_client.job_scene import Enrolled, enrol_device
+from tests.edge_client.job_scene import Enrolled, enrol_device, examples
 from tests.edge_client.personalisation.test_personal_work import PersonalScene
 from tests.privacy.conftest import RUN
 
@@ -112,6 +114,59 @@ def test_a_method_that_keeps_no_tensor_has_nothing_to_publish(
 
     assert 'method "fedtp" keeps no tensor' in capsys.readouterr().err
     assert not (tmp_path / "mine.published").exists()
+
+
+def adapting(folder: Path, enrolled: Enrolled, newest: str) -> PersonalScene:
+    """Return a device that has adapted everyone's model to text whose newest part is another."""
+    method = AdaptedSettings(epochs=2, learning_rate=0.5)
+    scene = PersonalScene(folder, enrolled, method)
+    # The last fifth is held out of everything, and the last fifth of the rest decides.
+    lines = ["the to and the"] * 64 + [newest] * 16 + ["and to"] * 20
+    (scene.data / "messages.txt").write_text("\n".join(lines))
+    trained = do_job(scene.job())
+    assert isinstance(trained, Trained)
+    device = DeviceFolder(scene.device)
+    device.note_plan(scene.plan.encode())
+    device.note_travel("all of it")
+    device.personal.accept(trained.message_id)
+    return scene
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_device_hands_over_its_own_model_if_that_does_better(
+    tmp_path: Path, enrolled: Enrolled
+) -> None:
+    scene = adapting(tmp_path, enrolled, "the to and the")
+
+    assert publish(scene, tmp_path / "mine.published", "--agree") == 0
+
+    encoded = (tmp_path / "mine.published").read_bytes()
+    part = decode_published(encoded, authority=authority_of(enrolled))
+    text = examples(["the to and the"] * 80)
+    alone = LocalTrainer(scene.plan).train(
+        scene.parameters, text, round_number=1, client_name="device-0001"
+    )
+    # As a simulation of the device, to the bit.
+    assert alone.personal is not None
+    assert list(part.tensors) == list(plan_schema(scene.plan).slices)
+    for name, tensor in part.tensors.items():
+        np.testing.assert_array_equal(tensor, alone.personal.extras[f"own.{name}"].numpy())
+    told = _personalisation(DeviceFolder(scene.device))
+    assert "; adapted: better on this device's newest text than everyone's, " in told
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_device_whose_own_model_does_worse_has_nothing_to_hand_over(
+    tmp_path: Path, enrolled: Enrolled, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # No word of the older text: all that is learnt makes these less likely.
+    scene = adapting(tmp_path, enrolled, "of in is of")
+
+    assert publish(scene, tmp_path / "mine.published", "--agree") == 1
+
+    assert "everyone's model is no worse" in capsys.readouterr().err
+    assert not (tmp_path / "mine.published").exists()
+    assert "; not adapted: " in _personalisation(DeviceFolder(scene.device))
 
 
 @pytest.mark.usefixtures("in_process")

@@ -15,7 +15,7 @@ from models.tasks.metrics import Counts
 from models.tasks.registry import Task
 from models.vector.schema import Role, Schema, TensorSpec
 
-Named = Mapping[str, float]
+Named = Mapping[str, float | list[float]]
 
 
 class Sum(nn.Module):
@@ -40,8 +40,12 @@ class HalfSquare:
 
     def evaluate(self, network: Any, users: Any, *, batch_size: int) -> Counts:
         (examples,) = users
-        near = (network.body + network.head - examples).abs() < 1e-6
-        return Counts(token_count=len(examples), top1_hits=int(near.sum()))
+        apart = network.body + network.head - examples
+        return Counts(
+            token_count=len(examples),
+            log_loss_sum=float((apart.detach().square() / 2).sum()),
+            top1_hits=int((apart.abs() < 1e-6).sum()),
+        )
 
 
 def schema(head: Role = Role.SHARED) -> Schema:
@@ -75,7 +79,7 @@ def train(
     kept = (
         half.first_extras(tensors, received)
         if extras is None
-        else {name: torch.tensor([value]) for name, value in extras.items()}
+        else {name: torch.as_tensor(value).reshape(-1) for name, value in extras.items()}
     )
     descent = Descent(
         network,
@@ -106,7 +110,7 @@ def hits(
             schema=tensors,
             extras=half.first_extras(tensors, model)
             if extras is None
-            else {name: torch.tensor([value]) for name, value in extras.items()},
+            else {name: torch.as_tensor(value).reshape(-1) for name, value in extras.items()},
             examples=torch.tensor([example]),
             training_examples=None,
             training=TrainingSettings(learning_rate=1.0, batch_size=1, bptt_steps=1),

@@ -29,6 +29,7 @@ from models.plan.plan import Plan, plan_schema, released_schema
 from models.plan.published_part import PublishedRecord, decode_published, encode_published
 from models.settings.model import ModelSettings, schema_of
 from models.settings.personalisation import (
+    AdaptedSettings,
     FedPerSettings,
     PersonalisationSettings,
     VanillaSettings,
@@ -359,3 +360,31 @@ def test_a_gru_is_put_into_the_order_of_its_graph_without_onnx() -> None:
     hidden = UNTIED.hidden_size
     update = tensors["gru.weight_ih_l0"][hidden : 2 * hidden]
     assert_array_equal(ours["personal.gru.W"][0, :hidden], update)
+
+
+def test_a_whole_model_that_the_device_keeps_becomes_its_persons_bundle(
+    tmp_path: Path, make_home: MakeHome, vocabulary: Vocabulary, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Everyone's graph takes nothing of a person: the device's own model takes its place.
+    plan = plan_of(SETTINGS, vocabulary, personalisation=AdaptedSettings())
+    home = make_home(plan, vocabulary)
+    shared, mine = tmp_path / "shared.zip", tmp_path / "mine.published"
+    main(["keyboard", str(home.server), "--out", str(shared)])
+    own = {name: tensor + np.float32(0.5) for name, tensor in home.tensors.items()}
+    record = PublishedRecord(
+        run=plan.run, client=DEVICE, method="adapted", schema_sha256=plan.schema_sha256
+    )
+    mine.write_bytes(encode_published(record, own, home.device))
+    asked = ["--authority", home.authority]
+
+    assert personal(shared, mine, tmp_path / "own.zip", "--whole", *asked) == 0
+    assert personal(shared, mine, tmp_path / "part.zip", *asked) == 1
+
+    checked = verify_bundle(tmp_path / "own.zip")  # Holds it against torch, too.
+    expected = exporter_for(plan.model).build(own).SerializeToString(deterministic=True)
+    assert checked.bundle.graph == expected
+    assert checked.bundle.manifest.client == DEVICE
+    assert "give --whole" in capsys.readouterr().err
+    home.publish(tmp_path / "nothing.published")
+    assert personal(shared, tmp_path / "nothing.published", tmp_path / "x", "--whole", *asked) == 1
+    assert "must hold ['" in capsys.readouterr().err

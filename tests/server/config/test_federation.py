@@ -282,6 +282,10 @@ def test_public_text_scores_no_model_that_nobody_has() -> None:
             "may say no more than epochs",
         ),
         (
+            'method = "adapted"\n[fitting.fit]\nepochs = 3',
+            "epochs must be 1 with .* got 3: personalisation.epochs says",
+        ),
+        (
             'method = "pfedhn"\nhypernetwork = { embeddings = "fixed" }',
             'embeddings = "fixed" keeps them',
         ),
@@ -296,7 +300,7 @@ def test_fitting_needs_something_of_a_devices_own(personalisation: str, message:
         parse_config(f"{mean}[personalisation]\n{personalisation}{fitting}", "federation.toml")
 
 
-@pytest.mark.parametrize("method", ["ditto", "fedper", "pfedme"])
+@pytest.mark.parametrize("method", ["adapted", "ditto", "fedper", "pfedme"])
 def test_what_a_device_keeps_is_fitted(method: str, tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("<unk>\n<eos>\na\nb\n")
     text = changed("words.txt", str(tmp_path / "words.txt"))

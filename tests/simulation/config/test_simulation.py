@@ -18,6 +18,7 @@ EXPECTED = {
     "fedatt-wikitext2",
     "fedatt-reddit",
     "keyboard-sms",
+    "keyboard-sms-scratch",
     "keyboard-irc",
     "keyboard-tiny",
     "fedtp-digits",

@@ -22,7 +22,7 @@ def settings_of(name: str, tables: dict[str, Any] | None = None) -> Personalisat
 def test_every_name_stands_for_settings() -> None:
     methods = {settings_of(name).method for name in METHOD_NAMES}
 
-    assert len(methods) == 13
+    assert len(methods) == 14
     assert settings_of("fedavg") == GlobalSettings()
     assert settings_of("fedtp-fedper") == FedTpSettings(head="personal")
     assert settings_of("fedtp-fedrod") == FedTpSettings(head="balanced")

@@ -1,0 +1,200 @@
+"""Write what a start, adaptation and one's own words add, and for whom."""
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from benchmarks.starts.measuring import ALONE, WITH_WORDS, Person
+from benchmarks.starts.rows import BEFORE, PEOPLE, SHARED
+from benchmarks.tables.definition import TableDefinition
+from benchmarks.tables.records import RunRecord
+from benchmarks.tables.report import FLOORS, Rows, write_document, write_page, write_report
+from simulation.figures.own_words import Typed
+
+KEYBOARDS = {
+    "start alone": ("start", ALONE),
+    "start, own words": ("start", WITH_WORDS),
+    "shared": ("shared", ALONE),
+    "adapted": ("adapted", ALONE),
+    "shared, own words": ("shared", WITH_WORDS),
+    "all: adapted, own words": ("adapted", WITH_WORDS),
+}
+"""The keyboards made of a run from the start: a model, and whether own words stand beside it."""
+
+_FOLLOWED = "valid_perplexity"
+
+
+class Line(NamedTuple):
+    """One row of the page, each figure once a seed, in per cent.
+
+    Attributes:
+        losing: People who save fewer keys than with the shared model.
+        largest_loss: The most that one of them loses, in points of keys.
+    """
+
+    top1: Sequence[float]
+    top3: Sequence[float]
+    keys: Sequence[float] = ()
+    losing: Sequence[float] = ()
+    largest_loss: Sequence[float] = ()
+
+
+def write_people(
+    name: str,
+    table: TableDefinition,
+    rows: Rows,
+    folder: Path,
+    *,
+    command: str,
+    runs: Mapping[str, Sequence[RunRecord]],
+) -> None:
+    """Write ``NAME.json`` and ``NAME.md``; a table that is not about people as any other."""
+    if table.figures != PEOPLE:
+        write_report(name, table, rows, folder, command=command, runs=runs)
+        return
+    lines = _lines(runs)
+    kept = {row: line._asdict() for row, line in lines.items()}
+    missing = list(_missing(table, runs))
+    until = _until(runs)
+    write_document(
+        name, table, rows, folder, command=command, people=kept, missing=missing, until=until
+    )
+    people = next((len(_people(run)) for run in runs.get(SHARED, ())), 0)
+    page = [*_heading(table, command, people), *_table(lines)]
+    if until:
+        page += ["", *_rounds(until)]
+    if missing:
+        page += ["", "Not run yet; the command goes on with them: " + "; ".join(missing) + "."]
+    write_page(folder / f"{name}.md", "\n".join(page) + "\n")
+
+
+def _lines(runs: Mapping[str, Sequence[RunRecord]]) -> dict[str, Line]:
+    """Return all rows: what counting comes to, the keyboards of the shared model, other runs."""
+    lines: dict[str, Line] = {}
+    started = [_people(run) for run in runs.get(SHARED, ())]
+    for run in runs.get(SHARED, ())[:1]:
+        for floor in FLOORS:
+            figures = run.more["floors"][floor]
+            top1, top3 = (100 * figures[f"test_{top}_recall"] for top in ("top1", "top3"))
+            lines[floor] = Line((top1,), (top3,))
+    for keyboard, place in KEYBOARDS.items():
+        # A start is the same whatever the seed of the run.
+        of_seeds = started[:1] if place[0] == "start" else started
+        if of_seeds:
+            lines[keyboard] = _line(of_seeds, place)
+    for row, of_row in runs.items():
+        measured = [_people(run) for run in of_row if "people" in run.more]
+        if row != SHARED and measured:
+            lines[row] = _line(measured, ("shared", ALONE), against=None)
+        elif row != SHARED:
+            # Of a version that counted recall otherwise; keys were counted alike.
+            saved = [float(run.final["keystroke_savings"] or 0.0) for run in of_row]
+            lines[row] = Line((), (), [100 * share for share in saved])
+    return lines
+
+
+def _people(run: RunRecord) -> dict[str, Person]:
+    return msgspec.convert(run.more["people"], dict[str, Person])
+
+
+def _line(
+    seeds: Sequence[Mapping[str, Person]],
+    place: tuple[str, str],
+    *,
+    against: tuple[str, str] | None = ("shared", ALONE),
+) -> Line:
+    sums = [reduce(add, (_typed(one, place) for one in people.values())) for people in seeds]
+    differences = [
+        [
+            100 * (_typed(one, place).savings - _typed(one, against).savings)
+            for one in people.values()
+        ]
+        for people in seeds
+        if against not in (None, place)
+    ]
+    return Line(
+        top1=[100 * one.top1_hits / one.words for one in sums],
+        top3=[100 * one.top3_hits / one.words for one in sums],
+        keys=[100 * one.savings for one in sums],
+        losing=[sum(value < 0 for value in of_seed) for of_seed in differences],
+        largest_loss=[max(0.0, -min(of_seed)) for of_seed in differences],
+    )
+
+
+def _typed(person: Person, place: tuple[str, str] | None) -> Typed:
+    model, way = place or ("shared", ALONE)
+    return person.typed[model][way]
+
+
+def _missing(table: TableDefinition, runs: Mapping[str, Sequence[RunRecord]]) -> Iterator[str]:
+    for row in table.rows:
+        done = {run.seed for run in runs.get(row.name, ())}
+        for seed in row.seeds:
+            if seed not in done:
+                yield f"{row.name}, seed {seed}"
+
+
+def _until(runs: Mapping[str, Sequence[RunRecord]]) -> dict[str, object]:
+    """Return the best that was reached on the way before, and when other runs reached it."""
+    before = [row for run in runs.get(BEFORE, ()) for row in run.rounds if _FOLLOWED in row]
+    if not before:
+        return {}
+    best = min(before, key=lambda row: float(row[_FOLLOWED] or 0))
+    goal = float(best[_FOLLOWED] or 0)
+    reached = {
+        f"{row}, seed {run.seed}": next(
+            (at["round"] for at in run.rounds if float(at.get(_FOLLOWED) or 1e9) <= goal), None
+        )
+        for row, of_row in runs.items()
+        for run in of_row
+    }
+    return {"figure": _FOLLOWED, "goal": goal, "reached": reached}
+
+
+def _heading(table: TableDefinition, command: str, people: int) -> Iterator[str]:
+    yield f"# {table.title}"
+    yield ""
+    yield (
+        f"Made by `{command}` with the preset `{table.preset}`. Each of {people} people is "
+        "measured on the newest fifth of their own messages, which nobody trained on; figures in "
+        "per cent, mean ± sample standard deviation over the seeds. Recall is over typed words. "
+        "*Lose*: people who save fewer keys than with the shared model, and the most that one of "
+        "them loses, in points."
+    )
+    yield ""
+
+
+def _table(lines: Mapping[str, Line]) -> Iterator[str]:
+    yield "| | top-1 | top-3 | keys saved | lose | largest loss | seeds |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for row, line in lines.items():
+        seeds = "" if row in FLOORS else str(max(len(line.top3), len(line.keys)))
+        cells = (*map(_spread(2), line[:3]), *map(_spread(1), line[3:]), seeds)
+        yield f"| {row} | {' | '.join(cells)} |"
+
+
+def _rounds(until: Mapping[str, object]) -> Iterator[str]:
+    goal, reached = until["goal"], until["reached"]
+    yield (
+        f"The best perplexity on the way before there was a start is {goal:.1f}, on the older half "
+        "of the newest fifth. Round in which each run first was as good:"
+    )
+    yield ""
+    if isinstance(reached, Mapping):
+        for run, at in reached.items():
+            yield f"- {run}: {'not reached' if at is None else at}"
+
+
+def _spread(digits: int) -> Callable[[Sequence[float]], str]:
+    def told(values: Sequence[float]) -> str:
+        if not values:
+            return ""
+        mean = f"{statistics.fmean(values):.{digits}f}"
+        return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
+
+    return told

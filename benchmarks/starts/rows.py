@@ -1,0 +1,91 @@
+"""Say what stands in the tables of a keyboard that starts from the public English model."""
+
+from benchmarks.tables.attention import FEDAVG
+from benchmarks.tables.definition import RANKED, Row, TableDefinition
+from models.settings.personalisation import AdaptedSettings
+
+SHARED = "from the start"
+"""Row whose model is adapted, person by person."""
+
+BEFORE = "before: from scratch, 100 rounds"
+"""The best federated recipe before there was a start, as it was run then."""
+
+SCRATCH = "from scratch, 20 rounds"
+CENTRAL = "central, from the start"
+ADAPTED = AdaptedSettings()
+"""How every person's device adapts the shared model."""
+
+PEOPLE = ("top1_recall", "top3_recall", "keystroke_savings")
+"""Figures of people, one by one; a table of other figures has none."""
+
+SEEDS = (1, 2, 3)
+
+_SCRATCH_PRESET = "keyboard-sms-scratch"
+_BEST_BEFORE = ("keyboard-sms", "FedAvg, 100 rounds, steps fall to a twentieth")
+
+
+def _falling(rounds: int) -> tuple[str, ...]:
+    return (
+        f"rounds.cap={rounds}",
+        f"evaluation.every_rounds={rounds // 10}",
+        f"training.decay={{last_round={rounds}, final_share=0.05}}",
+    )
+
+
+_IN_ONE_PLACE = (
+    "data.partition=groups",
+    "data.client_count=1",
+    "rounds={cap=3, cohort_size=1, quorum=1, deadline_s=600.0}",
+    "training.learning_rate=2.0",
+    "training.decay={last_round=3, final_share=0.25}",
+    "evaluation.every_rounds=1",
+)
+
+
+_SHARED = Row(SHARED, (), SEEDS)
+_CENTRAL = Row(CENTRAL, _IN_ONE_PLACE)
+
+
+def _scratch(*settings: str) -> Row:
+    return Row(SCRATCH, (*FEDAVG, *_falling(20), *settings), SEEDS, preset=_SCRATCH_PRESET)
+
+
+TABLES = {
+    "keyboard-start": TableDefinition(
+        title="A keyboard from the public start: NUS SMS, 159 people, their newest fifth",
+        preset="keyboard-sms",
+        rows=(
+            Row(BEFORE, (*FEDAVG, *_falling(100)), preset=_SCRATCH_PRESET, run=_BEST_BEFORE),
+            _SHARED,
+            _scratch(),
+            _CENTRAL,
+        ),
+        figures=PEOPLE,
+        minutes=180.0,
+    ),
+    # Nobody's own: the start has read most of the channel, and its test text is by other people.
+    "keyboard-start-irc": TableDefinition(
+        title="A keyboard from the public start: Ubuntu IRC, 500 people, the published test text",
+        preset="keyboard-irc",
+        rows=(_SHARED, _scratch("data.dataset=irc", "data.client_count=500"), _CENTRAL),
+        figures=(*RANKED, "keystroke_savings"),
+        minutes=240.0,
+    ),
+}
+
+_TINY = (
+    "vocabulary.size=500",
+    "model.vocabulary_size=500",
+    "rounds={cap=2, cohort_size=3, quorum=2, deadline_s=60.0}",
+    "evaluation.every_rounds=1",
+)
+QUICK = {
+    "quick": TableDefinition(
+        title="The machinery of a keyboard that is adapted, on the manual's topics",
+        preset="keyboard-tiny",
+        rows=(Row(SHARED, (), (1, 2)), Row(CENTRAL, ("training.learning_rate=2.0",))),
+        figures=PEOPLE,
+        minutes=1.0,
+        settings=("data.partition=users", *_TINY),
+    )
+}
