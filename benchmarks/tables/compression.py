@@ -52,7 +52,10 @@ def _table(
 _OTHERS = tuple(name for name in FORMS if name not in PROMISED)
 TABLES = {
     "compression-sms": _table(
-        "NUS SMS, every phone user a client", "keyboard-sms-scratch", _rows(PROMISED, SEEDS, LENGTH), 1.5
+        "NUS SMS, every phone user a client",
+        "keyboard-sms-scratch",
+        _rows(PROMISED, SEEDS, LENGTH),
+        1.5,
     ),
     "compression-ptb": _table(
         "Penn Treebank, 100 IID clients",
