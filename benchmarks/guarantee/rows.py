@@ -21,7 +21,8 @@ from benchmarks.guarantee.cells import (
     schema,
 )
 from benchmarks.tables.definition import Row, TableDefinition
-from simulation.config.simulation import read_tables
+from simulation.config.overrides import parse_override
+from simulation.config.simulation import read_tables, with_settings
 from simulation.tuning.trial import trial_tables
 
 AT_HAND = 8
@@ -149,11 +150,13 @@ def _noised(cell: Cell) -> tuple[str, ...]:
 
 
 def _without_start() -> tuple[str, ...]:
-    """Return the preset's tables for a run that starts from random parameters."""
-    tables = read_tables(PRESET)
+    """Return the tables of a run that starts from random parameters and is alike otherwise."""
+    overrides = [parse_override(text) for text in _settings()]
+    tables = with_settings(read_tables(PRESET), overrides)
     return tuple(
-        f"{name}={_inline(tables[name])}"
-        for name in ("data", "vocabulary", "model", "training", "aggregation", "evaluation")
+        f"{name}={_inline(value)}"
+        for name, value in tables.items()
+        if name not in ("seed", "start_from")
     )
 
 

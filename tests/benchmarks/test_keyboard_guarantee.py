@@ -4,6 +4,7 @@ import math
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from benchmarks import keyboard_guarantee
@@ -80,8 +81,7 @@ def test_from_scratch_differs_in_the_start_alone(cell: Cell | None) -> None:
     ours, scratch = of(row_name(START, cell)), of(row_name(SCRATCH, cell))
 
     assert (ours.start_from, scratch.start_from) == ("english", None)
-    for name in ("data", "vocabulary", "model", "training", "privacy", "aggregation", "rounds"):
-        assert getattr(ours, name) == getattr(scratch, name), name
+    assert msgspec.structs.replace(ours, start_from=None) == scratch
 
 
 def test_the_page_has_every_cell_its_cost_and_what_is_missing(tmp_path: Path) -> None:
