@@ -11,6 +11,7 @@ to the mean of the few people at hand: populations are extrapolated, and the pag
 
 from benchmarks.guarantee.page import write_guarantee
 from benchmarks.guarantee.rows import quick_table, table
+from benchmarks.guarantee.started import with_start
 from benchmarks.tables.maker import make_tables
 
 
@@ -22,6 +23,7 @@ def main() -> None:
         {"keyboard-guarantee": table()},
         {"quick": quick_table()},
         write=write_guarantee,
+        measure=with_start,
     )
 
 

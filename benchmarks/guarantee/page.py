@@ -7,6 +7,7 @@ import msgspec
 
 from benchmarks.guarantee.cells import CELLS, PRESET, ROUNDS, Cell, candidate, promise
 from benchmarks.guarantee.rows import AT_HAND, BEFORE, SCRATCH, START, cells_by_row, row_name
+from benchmarks.guarantee.started import starts_of
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.records import RunRecord
 from benchmarks.tables.report import Rows, write_document, write_page
@@ -55,6 +56,7 @@ def write_guarantee(
         f"Made by `{command}` with the preset `{PRESET}`; mean ± sample standard deviation over "
         "the seeds. Recall is over typed words.",
         "",
+        *_starts(runs),
         *_figures(rows, cells),
         *_losses(rows),
         *_promises(),
@@ -78,6 +80,16 @@ def facts_of(cell: Cell) -> CellFacts:
         epsilon=promised.epsilon,
         noise_std=promised.noise_std,
     )
+
+
+def _starts(runs: Mapping[str, Sequence[RunRecord]]) -> Iterator[str]:
+    """Name the shipped start by its digest, or warn that runs began with several."""
+    found = starts_of([run for of_row in runs.values() for run in of_row])
+    if found:
+        told = ", ".join(f"`{digest[:16]}`" for digest in found)
+        mixed = "" if len(found) == 1 else "; rows of different starts do not compare"
+        yield f"Start: `english-start.sotto`, SHA-256 {told}{mixed}."
+        yield ""
 
 
 def _figures(rows: Rows, cells: Mapping[str, Cell]) -> Iterator[str]:

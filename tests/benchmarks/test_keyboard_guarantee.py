@@ -2,6 +2,7 @@
 
 import math
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ from benchmarks import keyboard_guarantee
 from benchmarks.guarantee.cells import CELLS, COHORTS, ROUNDS, Cell, cell_of, promise
 from benchmarks.guarantee.page import facts_of, write_guarantee
 from benchmarks.guarantee.rows import BEFORE, SCRATCH, START, row_name, table
+from benchmarks.guarantee.started import with_start
 from benchmarks.tables.maker import configured
 from benchmarks.tables.records import RunRecord
 from benchmarks.tables.report import figures_of
@@ -20,6 +22,7 @@ from privacy.accounting.tally import Tally
 from privacy.noise.settings import PaperServerNoise
 from server.aggregation.settings import AttentiveSettings
 from simulation.config.simulation import SimulationConfig
+from simulation.runs.checkpoint import RunDescription
 
 TABLE = table()
 BOTH = [cell_of(people, 2.0) for people in COHORTS]
@@ -114,6 +117,25 @@ def test_the_page_has_every_cell_its_cost_and_what_is_missing(tmp_path: Path) ->
     assert f"- {BEFORE}: 0 of 1 seeds" in missing
     assert f"- {row_name(START, cell)}: 1 of 3 seeds" in missing
     assert "Extrapolated" in page
+
+
+def test_a_run_keeps_the_digest_of_its_start_and_the_page_tells_of_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models.data.__file__", str(tmp_path / "__init__.py"))
+    runs = []
+    for seed, shipped in enumerate((b"one", b"two"), start=1):
+        (tmp_path / "english-start.sotto").write_bytes(shipped)
+        described = RunDescription(run="", seed=seed, configuration={"start_from": "english"})
+        (tmp_path / "run.json").write_bytes(msgspec.json.encode(described))
+        kept = with_start(TABLE, tmp_path, None, {})
+        runs.append(RunRecord(row=BEFORE, seed=seed, configuration={}, final={}, more=kept.more))
+
+    write_guarantee("it", TABLE, {}, tmp_path, command="c", runs={BEFORE: runs})
+
+    page = (tmp_path / "it.md").read_text()
+    assert "rows of different starts do not compare" in page
+    assert all(sha256(shipped).hexdigest()[:16] in page for shipped in (b"one", b"two"))
 
 
 @pytest.mark.slow
