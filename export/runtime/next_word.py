@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from export.runtime.word_graph import Prediction, State
 from export.runtime.word_index import WordIndex
 from models.text.vocabulary import EOS, NEVER_SUGGESTED, Vocabulary
-from models.text.words import UNK_WORD, compose, split_sentences
+from models.text.words import RUN, UNK_WORD, compose, split_sentences
 
 SLOTS = 3
 
@@ -29,7 +29,7 @@ _BLOCK_CHARACTERS = 1024
 # What has no white space for so long is no word, or its writing puts none between words.
 _LONGEST_WORD = 256
 _WHITE_SPACE = re.compile(r"\s")
-_ENDS_IN_WORD = re.compile(r"[^\W_]['’]?\Z")
+_ENDS_IN_WORD = re.compile(rf"{RUN}['’]?\Z")
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def keystroke_savings(
     network.eval()
     texts = [user for user in users if user]
     streams = [torch.tensor(vocabulary.token_stream(user)) for user in texts]
-    words = [word for user in texts for sentence in user for word in (*sentence, None)]
+    words = [word for user in texts for read in vocabulary.read(user) for word in (*read, None)]
     keyboard = _Keyboard(vocabulary)
     counts = KeystrokeCounts()
     if not streams:
@@ -113,8 +113,8 @@ class _Keyboard:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         known = [row for row in range(len(vocabulary)) if row not in (UNK, EOS)]
-        self._rows = torch.tensor(sorted(known, key=lambda row: vocabulary.words[row]))
-        self._sorted = [vocabulary.words[row] for row in self._rows.tolist()]
+        self._rows = torch.tensor(sorted(known, key=lambda row: vocabulary.typed[row]))
+        self._sorted = [vocabulary.typed[row] for row in self._rows.tolist()]
         self._prefixes = cache(self._find_prefixes)
 
     def type_words(self, words: Sequence[str | None], logits: Tensor) -> KeystrokeCounts:
