@@ -11,8 +11,8 @@ References:
 
 import functools
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -68,7 +68,7 @@ def language_list(languages: Sequence[str], size: int) -> Vocabulary:
     Raises:
         LanguageError: If a language has no list or not enough words, or wordfreq is missing.
     """
-    counts = Counter[str]()
+    counts: dict[str, float] = defaultdict(float)
     for language in languages:
         for word, frequency in _frequencies(language).items():
             counts[word] += frequency / len(languages)
@@ -98,12 +98,12 @@ def check_languages(languages: Sequence[str]) -> None:
             )
 
 
-def _frequencies(language: str) -> Counter[str]:
+def _frequencies(language: str) -> Mapping[str, float]:
     """Return words as text is read, spelt as a strip shows them, with their frequencies."""
     code = _code(language)
     spelling = german_spelling() if code == "de" else {}
     elided = _ELIDED.get(code, "").split()
-    found = Counter[str]()
+    found: dict[str, float] = defaultdict(float)
     for entry, frequency in _entries(code):
         if entry in elided:
             found[f"{entry}'"] += frequency

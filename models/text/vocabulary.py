@@ -117,7 +117,8 @@ class Vocabulary:
     def elision(self, word: str) -> tuple[str, str]:
         """Return the elided word with which a word begins, or "", and what is left of it."""
         at = word.find("'") + 1
-        if not at or word in self._rows or word[:at] not in self.elided:
+        is_whole = word in self._rows and at < len(word)
+        if is_whole or word[:at] not in self.elided:
             return "", word
         return word[:at], word[at:]
 
