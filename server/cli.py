@@ -20,7 +20,8 @@ from privacy.identities.keys import KeyFileError
 from privacy.masking.helper_answer import AnswerError
 from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.masked_settings import MaskedNoise
-from server.config.chosen_start import with_start
+from server.config.chosen_start import DRAWN, with_start
+from server.config.chosen_words import parse_languages, with_languages
 from server.config.federation import ConfigError, preset_text, settings_text
 from server.devices.clients import UnknownClientError
 from server.devices.known_helper import HelperMissingError
@@ -46,7 +47,7 @@ from server.operating.flags import (
 from server.operating.founding import FoundingError, found, write_invites
 from server.operating.leading import LOST_STATUS
 from server.operating.ledger_report import ledger_as_json, print_ledger
-from server.operating.report import print_rounds, print_status, round_as_json
+from server.operating.report import languages_told, print_rounds, print_status, round_as_json
 from server.records.folder import ServerFolder, without_noise_secret
 from server.records.lock import AlreadyRunningError
 from server.records.store import StoreError
@@ -109,15 +110,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _init(asked: Founding) -> None:
     """Found a federation in a new folder."""
-    preset, config = asked.preset, asked.config
-    text = preset_text(str(preset)) if config is None else settings_text(config)
+    preset, config = asked.preset or "keyboard", asked.config
+    text = preset_text(preset) if config is None else settings_text(config)
     source = f"preset {preset}" if config is None else str(config)
-    text = with_start(text, asked.start, source)
+    languages = parse_languages(asked.language) if asked.language else ()
+    if languages:
+        text = with_languages(text, languages, source)
+    # No start that ships is of another language than English.
+    start = DRAWN if languages and asked.start is None else asked.start
+    text = with_start(text, start, source)
     passphrase = passphrase_in(asked.passphrase_file)
     founded = found(asked.folder, text, asked.hostname, source=source, passphrase=passphrase)
     print(f"founded a federation in {asked.folder}")
     hosts = " or ".join(founded.listen.advertised_hosts)
     print(f"devices reach it at {hosts}; settings: federation.toml there")
+    if languages:
+        print(*languages_told(languages, founded), sep="\n")
     if founded.start_from is not None:
         print(f"it starts from {founded.start_from}, which its first start publishes as round 0")
     print("authority/authority.key there is needed once a year: keep it somewhere else")

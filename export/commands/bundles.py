@@ -35,7 +35,7 @@ from export.making.released_model import (
 from export.making.speech import VoiceKind
 from export.people.people_file import load_people_file
 from export.people.personal_file import kind_of, load_personal_file
-from export.runtime.next_word import NextWords
+from export.runtime.next_word import NextWords, written_out
 from export.runtime.personal_ranking import PersonalRanking
 from export.runtime.word_graph import NextWordGraph
 from export.runtime.word_index import WordIndex
@@ -147,5 +147,7 @@ def suggest(asked: Asking, text: str) -> Report:
     blocked = () if asked.offensive else blocked_words(bundle.manifest.languages)
     ranking = PersonalRanking(bundle.vocabulary, index, blocked=blocked)
     reading = NextWords(graph, bundle.vocabulary, slot_count=asked.top, index=index).read(text)
-    found = [] if reading is None else ranking.rank(reading, count=asked.top)
+    found = []
+    if reading is not None:
+        found = written_out(ranking.rank(reading, count=asked.top), reading)
     return {"suggestions": [msgspec.to_builtins(word) for word in found]}

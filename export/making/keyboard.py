@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from msgspec import UnsetType
+
 from export.bundles.keyboard_bundle import Files
 from export.bundles.manifest import VOCABULARY_FILE, Manifest
 from export.faces.family import ExportError
 from export.releases.release import Release
+from models.plan.plan import VocabularySettings
 from models.text.vocabulary import SHIPPED_NAME
 
 
@@ -15,7 +18,8 @@ from models.text.vocabulary import SHIPPED_NAME
 class KeyboardKind:
     """A release of next words as a keyboard's bundle.
 
-    ``languages``: BCP 47 tags of the word list; None knows those of the list shipped with sotto.
+    ``languages``: BCP 47 tags of the word list; None takes those that the plan says, and knows
+    those of the list shipped with sotto.
     """
 
     manifest: ClassVar = Manifest
@@ -28,9 +32,14 @@ class KeyboardKind:
             raise ExportError(
                 f"task of the release must be next_word for a keyboard, got {release.plan.task}"
             )
-        languages = self.languages
-        if languages is None:
-            is_shipped = listed is not None and listed.name == SHIPPED_NAME
-            languages = ("en",) if is_shipped else ()
+        languages = _languages(listed) if self.languages is None else self.languages
         facts = {"vocabulary_sha256": words.sha256.hex(), "languages": tuple(languages)}
         return {VOCABULARY_FILE: words.to_bytes()}, facts
+
+
+def _languages(listed: VocabularySettings | None) -> tuple[str, ...]:
+    if listed is None:
+        return ()
+    if listed.name == SHIPPED_NAME:
+        return ("en",)
+    return () if isinstance(listed.languages, UnsetType) else listed.languages

@@ -1,17 +1,19 @@
-"""Write a suggested word as the person who types would: words of a list are lower-case.
+"""Write a suggested word as the person who types would.
 
-A word that was begun keeps the case of its beginning; a word that begins a sentence gets a capital,
-unless the person began it without one; English I is a capital.
+A word that was begun large stays so; a word that begins a sentence gets a capital, unless the
+person began it without one; capitals of the list's own stay, as German has them; English I is a
+capital; the Turkish i keeps its dot.
 """
 
 from collections.abc import Sequence
 
 _ENGLISH = "en"
+_DOTTED = frozenset({"az", "tr"})
 _UPRIGHT = ("i", "i'm", "i'll", "i've", "i'd")
 
 
 def cased(word: str, begun: str, *, begins_sentence: bool, languages: Sequence[str]) -> str:
-    """Return a lower-case suggestion in the case in which it is to be shown.
+    """Return a suggestion, written as its list does, in the case in which it is to be shown.
 
     Args:
         begun: The letters typed so far, as typed; may be empty.
@@ -19,12 +21,11 @@ def cased(word: str, begun: str, *, begins_sentence: bool, languages: Sequence[s
         languages: BCP 47 tags of the word list.
     """
     letters = [letter for letter in begun if letter.isalpha()]
+    own = {language.partition("-")[0].lower() for language in languages}
     if len(letters) > 1 and all(letter.isupper() for letter in letters):
-        return word.upper()
+        return (word.replace("i", "İ") if own & _DOTTED else word).upper()
     begins_large = letters[0].isupper() if letters else begins_sentence
-    is_upright = word in _UPRIGHT and any(_is_english(language) for language in languages)
-    return word[:1].title() + word[1:] if begins_large or is_upright else word
-
-
-def _is_english(language: str) -> bool:
-    return language.partition("-")[0].lower() == _ENGLISH
+    if begins_large or (word in _UPRIGHT and _ENGLISH in own):
+        first = "İ" if word[:1] == "i" and own & _DOTTED else word[:1].title()
+        return first + word[1:]
+    return word

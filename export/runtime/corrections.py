@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from export.runtime.next_word import SLOTS, Reading, Suggestion
 from export.runtime.personal_ranking import PersonalRanking, Scores
-from export.runtime.slips import BLANK, DROPPED, MOST, Layout
+from export.runtime.slips import BLANK, DROPPED, MARK, MOST, Layout
 from export.runtime.word_tree import Reached, WordTree
 from models.text.vocabulary import UNK, Vocabulary
 
@@ -93,7 +93,7 @@ class Corrections:
         is_mended = (
             bool(words)
             and words[0] in meant.whole
-            and _may_mend(reading, typed, ranking, kept)
+            and _may_mend(reading, typed, words[0], ranking, kept)
             and self._is_clear(reading.begun, meant.whole[words[0]], scores, ranking)
         )
         return Offer(words, is_mended)
@@ -114,25 +114,40 @@ class Corrections:
         """Add the words of a tree; ``worth`` of each, in the tree's order, shape ``(words,)``."""
         for found in tree.reach(begun, self._layout):
             for place, cost in _whole(tree, found):
-                _keep_best(meant.whole, tree.words[place], float(worth[place]) - cost, begun)
+                if tree.words[place] != begun:
+                    _keep_best(meant.whole, tree.shown[place], float(worth[place]) - cost)
             if found.cost and len(begun) >= _SHORTEST_BEGUN:
                 first = found.node.first + tree.ends(found.node)
                 if first < found.node.last:
                     place = first + int(worth[first : found.node.last].argmax())
                     value = float(worth[place]) - found.cost - UNFINISHED
-                    _keep_best(meant.other, tree.words[place], value, begun)
+                    if tree.words[place] != begun:
+                        _keep_best(meant.other, tree.shown[place], value)
 
     def _parted(self, begun: str, allowed: NDArray[np.float64]) -> Iterator[tuple[str, float]]:
-        """Yield two words of the list where the blank between them is missing."""
-        vocabulary = self._vocabulary
-        if begun in vocabulary:
+        """Yield two words of the list where what stands between them is missing.
+
+        That is a blank, or the apostrophe of an elided word.
+        """
+        if begun in self._vocabulary:
             return
-        for cut in range(_SHORTEST_PART, len(begun) - _SHORTEST_PART + 1):
-            first, second = vocabulary.encode((begun[:cut], begun[cut:]))
-            if min(first, second) > UNK and allowed[second] > -math.inf:
-                value = float(allowed[first]) - BLANK - math.log(second - 1) - self._zipf
-                if value > -math.inf:
-                    yield f"{begun[:cut]} {begun[cut:]}", value
+        for cut in range(1, len(begun)):
+            first, second = begun[:cut], begun[cut:]
+            if f"{first}'" in self._vocabulary.elided:
+                yield from self._pair(f"{first}'", second, allowed, cost=MARK)
+            if min(len(first), len(second)) >= _SHORTEST_PART:
+                yield from self._pair(first, second, allowed, cost=BLANK)
+
+    def _pair(
+        self, first: str, second: str, allowed: NDArray[np.float64], *, cost: float
+    ) -> Iterator[tuple[str, float]]:
+        vocabulary = self._vocabulary
+        row, next_row = vocabulary.encode((first, second))
+        if min(row, next_row) > UNK and allowed[next_row] > -math.inf:
+            value = float(allowed[row]) - cost - math.log(next_row - 1) - self._zipf
+            if value > -math.inf:
+                blank = "" if first in vocabulary.elided else " "
+                yield f"{vocabulary.words[row]}{blank}{vocabulary.words[next_row]}", value
 
     def _is_clear(self, begun: str, worth: float, scores: Scores, ranking: PersonalRanking) -> bool:
         """Return whether a word of such worth is clearly likelier than what is typed."""
@@ -145,12 +160,16 @@ class Corrections:
 
 
 def _may_mend(
-    reading: Reading, typed: str, ranking: PersonalRanking, kept: Collection[str]
+    reading: Reading, typed: str, meant: str, ranking: PersonalRanking, kept: Collection[str]
 ) -> bool:
-    """Return whether the person did not write the word so on purpose."""
+    """Return whether the person did not write the word so on purpose.
+
+    A capital inside a sentence is on purpose, unless what is meant has one, as a German noun.
+    """
     begun = reading.begun
+    expects_large = reading.begins_sentence or meant[:1].isupper()
     is_written_large = typed != typed[:1] + typed[1:].lower() or (
-        typed[:1] != typed[:1].lower() and not reading.begins_sentence
+        typed[:1] != typed[:1].lower() and not expects_large
     )
     return not (
         is_written_large
@@ -171,8 +190,8 @@ def _whole(tree: WordTree, found: Reached) -> Iterator[tuple[int, float]]:
                 yield child.first, found.cost + DROPPED
 
 
-def _keep_best(kept: dict[str, float], word: str, value: float, begun: str) -> None:
-    if word != begun and value > kept.get(word, -math.inf):
+def _keep_best(kept: dict[str, float], word: str, value: float) -> None:
+    if value > kept.get(word, -math.inf):
         kept[word] = value
 
 

@@ -7,7 +7,7 @@ and the letters of a word cost none, since they only narrow what was predicted b
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from export.runtime.word_graph import Prediction, State
 from export.runtime.word_index import WordIndex
+from models.text.letters import MARKS, is_emoji, is_unparted
 from models.text.vocabulary import EOS, NEVER_SUGGESTED, Vocabulary
 from models.text.words import UNK_WORD, compose, split_sentences
 
@@ -29,12 +30,12 @@ _BLOCK_CHARACTERS = 1024
 # What has no white space for so long is no word, or its writing puts none between words.
 _LONGEST_WORD = 256
 _WHITE_SPACE = re.compile(r"\s")
-_ENDS_IN_WORD = re.compile(r"[^\W_]['’]?\Z")
+_ENDS_IN_WORD = re.compile(rf"(?:[^\W_]|[{MARKS}])['’]?\Z")
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One suggestion: a lower-case word, and its probability in [0, 1] as the next word."""
+    """One suggestion: a word as its list writes it, and its probability in [0, 1] as the next."""
 
     word: str
     probability: float
@@ -68,6 +69,8 @@ class Reading:
         sentences: The finished words before it, sentence by sentence.
         ranked: The likeliest rows, likeliest first, whatever is begun.
         distribution: Log-probabilities of all words in nats, float32, shape ``(vocab,)``.
+        head: Elided words in front of the begun one, as French ``l'``, which it is written to; the
+            last of ``sentences`` has them too.
     """
 
     begun: str
@@ -75,6 +78,7 @@ class Reading:
     sentences: Sequence[Sequence[str]]
     ranked: NDArray[np.int64]
     distribution: NDArray[np.float32]
+    head: str = ""
 
 
 class NextWords:
@@ -130,25 +134,38 @@ class NextWords:
             rows = self._index.likeliest(
                 reading.begun, reading.distribution, count=self._slot_count
             )
-        return self._suggestions(rows, reading.distribution)
+        return written_out(self._suggestions(rows, reading.distribution), reading)
 
     def read(self, text: str) -> "Reading | None":
         """Read a text and return what the model expects at its end.
 
-        None if a number or an address is begun: nothing that a word could complete.
+        None if a number or an address is begun, or writing without blanks: nothing that a word
+        could complete.
         """
         sentences, begun = split_at_cursor(text)
-        if begun == UNK_WORD:
+        if begun == UNK_WORD or is_unparted(begun):
             return None
+        begins_sentence = all(map(is_emoji, sentences[-1]))
+        head, begun = self._without_elided(begun, sentences[-1])
         prediction = self._predict(self._tokens(sentences))
         ranked, distribution = prediction.words[0], prediction.distribution[0]
-        return Reading(begun, not sentences[-1], sentences, ranked, distribution)
+        return Reading(begun, begins_sentence, sentences, ranked, distribution, head)
+
+    def _without_elided(self, begun: str, sentence: list[str]) -> tuple[str, str]:
+        """Move the elided words in front of a begun one to its sentence; return them and it."""
+        heads = ""
+        while (parts := self._vocabulary.elision(begun))[0]:
+            head, begun = parts
+            sentence.append(head)
+            heads += head
+        return heads, begun
 
     def _tokens(self, sentences: Sequence[Sequence[str]]) -> list[int]:
         """Return what the model reads: as in training, ``<eos>`` before and between sentences."""
+        *finished, current = sentences
         tokens: list[int] = []
-        for sentence in sentences:
-            tokens += [EOS, *self._vocabulary.encode(sentence)]
+        for words in (*self._vocabulary.read(finished), self._vocabulary.parts(current)):
+            tokens += [EOS, *self._vocabulary.encode(words)]
         return tokens
 
     def _predict(self, tokens: list[int]) -> Prediction:
@@ -173,6 +190,11 @@ class NextWords:
             Suggestion(self._vocabulary.words[row], math.exp(float(distribution[row])))
             for row in allowed[: self._slot_count]
         ]
+
+
+def written_out(words: Iterable[Suggestion], reading: Reading) -> list[Suggestion]:
+    """Return suggestions in the place of all that is begun: behind what is elided before them."""
+    return [replace(one, word=reading.head + one.word) for one in words]
 
 
 def in_context(tokens: list[int], context_size: int | None) -> list[int]:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
+from models.text.letters import is_unparted
 from models.text.words import UNK_WORD, split_sentences
 from privacy.foundation.strict_json import decode_json
 
@@ -72,18 +73,18 @@ class PersonalCache:
     def learn(self, text: str, *, never: Collection[str] = ()) -> None:
         """Count the words of a finished text, but none of ``never``, lower-case words.
 
-        Numbers and addresses are no words.
+        Numbers and addresses are no words, and neither are sentences without blanks.
         """
         for sentence in split_sentences(text):
             for word in sentence:
-                if word != UNK_WORD and word not in never:
+                if word not in never and _is_kept(word):
                     self._count(word)
 
     def insist(self, word: str, *, never: Collection[str] = ()) -> None:
         """Count a word as typed twice: its person took a correction of it back."""
         for sentence in split_sentences(word):
             for one in sentence:
-                if one != UNK_WORD and one not in never:
+                if one not in never and _is_kept(one):
                     self._count(one)
                     self._typed_twice.add(one)
 
@@ -148,3 +149,7 @@ class PersonalCache:
             self._weights = {one: weight / self._step for one, weight in self._weights.items()}
             self._total = sum(self._weights.values())
             self._step = 1.0
+
+
+def _is_kept(word: str) -> bool:
+    return word != UNK_WORD and not is_unparted(word)

@@ -112,7 +112,7 @@ class PersonalRanking:
         if self._own.changes != self.cache.changes:
             self._own = self._own_words()
         mixed = (1 - self._share) * np.exp(reading.distribution.astype(np.float64))
-        mixed[self._own.rows] += self._share * self._own.shares
+        np.add.at(mixed, self._own.rows, self._share * self._own.shares)
         with np.errstate(divide="ignore"):  # a word of probability 0 is ranked last
             rows = np.log(mixed)
         own = {word: self._share * own for word, own in self._own.new.items()}
@@ -145,12 +145,14 @@ class PersonalRanking:
 
     def _own_words(self) -> _Own:
         listed, shares, new = [], [], {}
-        for word, own in self.cache.words():
-            if word in self.vocabulary:
-                listed.append(word)
-                shares.append(own)
-            elif word not in self.blocked and self.cache.is_settled(word):
-                new[word] = own
+        for typed, own in self.cache.words():
+            # An emoji that the list lacks is the person's own word.
+            for word in self.vocabulary.parts([typed]) or [typed]:
+                if word in self.vocabulary:
+                    listed.append(word)
+                    shares.append(own)
+                elif word not in self.blocked and self.cache.is_settled(typed):
+                    new[word] = own
         new = dict(sorted(new.items()))
         return _Own(
             self.cache.changes,

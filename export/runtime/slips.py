@@ -26,12 +26,24 @@ BLANK = 4.6
 # Two ordinary slips of one word; of the rarer ones, one.
 MOST = 10.7
 
+_QWERTZ = ("qwertzuiop", "asdfghjkl", "yxcvbnm")
 _LAYOUTS = {
-    "de": ("qwertzuiopü", "asdfghjklöä", "yxcvbnm"),
-    "fr": ("azertyuiop", "qsdfghjklm", "wxcvbn"),
-    "ru": ("йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю"),
     "": ("qwertyuiop", "asdfghjkl", "zxcvbnm"),
+    **dict.fromkeys(("cs", "sk", "hu"), _QWERTZ),
+    **dict.fromkeys(("bs", "hr", "sl", "sr"), ("qwertzuiopšđ", "asdfghjklčć", "yxcvbnm")),
+    "da": ("qwertyuiopå", "asdfghjklæø", "zxcvbnm"),
+    "de": ("qwertzuiopü", "asdfghjklöä", "yxcvbnm"),
+    "el": ("ςερτυθιοπ", "ασδφγηξκλ", "ζχψωβνμ"),
+    **dict.fromkeys(("ca", "es"), ("qwertyuiop", "asdfghjklñ", "zxcvbnm")),
+    "fr": ("azertyuiop", "qsdfghjklm", "wxcvbn"),
+    **dict.fromkeys(("nb", "nn", "no"), ("qwertyuiopå", "asdfghjkløæ", "zxcvbnm")),
+    "ru": ("йцукенгшщзхъ", "фывапролджэ", "ячсмитьбю"),
+    **dict.fromkeys(("fi", "sv"), ("qwertyuiopå", "asdfghjklöä", "zxcvbnm")),
+    "tr": ("qwertyuıopğü", "asdfghjklşi", "zxcvbnmöç"),
+    "uk": ("йцукенгшщзхї", "фівапролджє", "ячсмитьбю"),
 }
+# Letters that people write for those that Unicode does not take apart.
+_PLAIN = dict(zip("ıłøđß", "ilods", strict=True))
 _ROW_STARTS = (0.0, 0.25, 0.75)  # in widths of a key
 _REACH = 1.3
 _KEPT_PAIRS = 4096
@@ -65,4 +77,6 @@ class Layout:
 
 def _base(letter: str) -> str:
     """Return a letter without its accent."""
+    if letter in _PLAIN:
+        return _PLAIN[letter]
     return unicodedata.normalize("NFD", letter)[0]

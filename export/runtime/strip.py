@@ -20,11 +20,12 @@ from export.runtime.next_word import SLOTS, NextWords, Reading, Suggestion, Word
 from export.runtime.personal_cache import PersonalCache
 from export.runtime.personal_ranking import CACHE_SHARE, PersonalRanking
 from export.runtime.word_index import WordIndex
+from models.text.letters import MARKS
 from models.text.vocabulary import Vocabulary
-from models.text.words import tokenise
+from models.text.words import RUN, tokenise
 from privacy.foundation.bounded_files import read_bounded
 
-_TYPED = re.compile(r"[^\W_]+(?:['’][^\W_]*)*\Z")
+_TYPED = re.compile(rf"{RUN}(?:['’](?:[^\W_]|[{MARKS}])*)*\Z")
 
 _LONGEST_WORD = 256
 _LARGEST_LIST_BYTES = 16 << 20
@@ -169,9 +170,12 @@ def shown_strip(
         kept: Lower-case words that are not corrected.
     """
     typed = typed_word(text)
-    offer = corrections.offer(completions, reading, typed, ranking=ranking, kept=kept)
+    # What is elided stays as it was typed, in front of every word.
+    head, rest = typed[: len(reading.head)], typed[len(reading.head) :]
+    offer = corrections.offer(completions, reading, rest, ranking=ranking, kept=kept)
+    begins_sentence = reading.begins_sentence and not head
     shown = (
-        cased(word, typed, begins_sentence=reading.begins_sentence, languages=languages)
+        head + cased(word, rest, begins_sentence=begins_sentence, languages=languages)
         for word in offer.words
     )
     return fill_strip(list(dict.fromkeys(shown)), typed, is_mended=offer.is_mended)

@@ -16,7 +16,7 @@ _LAST_CHARACTER = "\U0010ffff"
 
 
 class WordIndex:
-    """The words of one list in alphabetical order; safe to share between threads.
+    """The words of one list as they are typed, in alphabetical order; threads may share it.
 
     ``tree``: the same words, to be found by letters with a slip.
     """
@@ -24,10 +24,10 @@ class WordIndex:
     def __init__(self, vocabulary: Vocabulary) -> None:
         """Sort the list, without ``<unk>`` and ``<eos>``."""
         rows = [row for row in range(len(vocabulary)) if row not in NEVER_SUGGESTED]
-        rows.sort(key=lambda row: vocabulary.words[row])
+        rows.sort(key=lambda row: vocabulary.typed[row])
         self._rows = np.array(rows, dtype=np.int64)
-        self._words = [vocabulary.words[row] for row in rows]
-        self.tree = WordTree(self._words)
+        self._words = [vocabulary.typed[row] for row in rows]
+        self.tree = WordTree(self._words, shown=[vocabulary.words[row] for row in rows])
 
     @property
     def rows(self) -> NDArray[np.int64]:

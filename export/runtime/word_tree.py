@@ -43,10 +43,14 @@ class Reached:
 
 
 class WordTree:
-    """A sorted list of words as a tree of letters; safe to share between threads."""
+    """A sorted list of words as a tree of letters; safe to share between threads.
 
-    def __init__(self, words: Sequence[str]) -> None:
+    ``shown``: the same words as a strip shows them.
+    """
+
+    def __init__(self, words: Sequence[str], *, shown: Sequence[str] | None = None) -> None:
         self.words = words
+        self.shown = words if shown is None else shown
         self._root = Node(0, len(words), 0)
 
     def nexts(self, node: Node) -> dict[str, Node]:

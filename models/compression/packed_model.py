@@ -17,7 +17,6 @@ only: no torch.
 """
 
 import hashlib
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from models.plan.bounds import check_elements, check_numbers
 from models.plan.plan import VocabularySettings
 from models.settings.bounds import check_hex
 from models.settings.model import ModelSettings, schema_of
+from models.text.languages import check_language_tag
 from models.vector.codec import CodecError, FlatVector, PayloadHeader, check_finite, check_flat
 from models.vector.schema import Schema, TensorSpec
 from privacy.foundation.bounded_files import read_bounded
@@ -39,7 +39,6 @@ LARGEST_PACKED_BYTES = 8 << 20
 _LARGEST_DESCRIPTION_BYTES = 64 << 10
 _HEADER = PayloadHeader("a packed model", b"SOTTOPKD", 1)
 _LEVELS = 127
-_LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{1,8}){0,4}")
 
 
 class PackedModelError(ValueError):
@@ -68,7 +67,7 @@ class PackedDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     Attributes:
         model: Its settings, from which sizes follow.
         vocabulary: The word list of its rows.
-        language: Language of its text, a BCP 47 tag such as ``en``.
+        language: Language of its text, a BCP 47 tag such as ``en``; several have commas between.
         texts: Public text that it was learnt from.
         epochs: Passes over that text.
         seed: Seed of that training.
@@ -99,10 +98,10 @@ class PackedModel:
     parameters: FlatVector
 
 
-def check_language(tag: str) -> None:
-    """Raise ``ValueError`` unless a text is a BCP 47 tag of a language, as ``en`` or ``pt-BR``."""
-    if not _LANGUAGE.fullmatch(tag):
-        raise ValueError(f"language must be a BCP 47 tag such as en or pt-BR, got {tag[:40]!r}")
+def check_language(tags: str) -> None:
+    """Raise ``ValueError`` unless a text is BCP 47 tags of languages, with commas between."""
+    for tag in tags.split(","):
+        check_language_tag(tag)
 
 
 def rounded(schema: Schema, parameters: FlatVector) -> FlatVector:

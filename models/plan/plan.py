@@ -78,11 +78,14 @@ class VocabularySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         name: ``english-10k`` for the list shipped with sotto, else a list the coordinator serves.
         size: Number of words, ``<unk>`` and ``<eos>`` included.
         sha256: Hex digest of the list, one word a line, cut to ``size``.
+        languages: BCP 47 tags of its words, from a coordinator that says them.
     """
 
     name: str
     size: int
     sha256: str
+    # Unset is not written: plans without it are the bytes that they were.
+    languages: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         check_hex(self, 64, "sha256")

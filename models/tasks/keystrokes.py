@@ -1,11 +1,12 @@
 """Measure how many keys a keyboard with three suggestions saves its user.
 
-Without suggestions a word costs its letters and one space. With them, three words are on show
-before every letter: the best ones that begin with the letters typed so far. As soon as the right
-word is among them the user picks it, for one key that types the rest of the word and the space. So
-a word picked after j letters costs j + 1 keys, and one that is never on show costs what it costs
-without. ``<unk>`` and ``<eos>`` are never suggested; the end of a sentence costs no key; the
-context of a word is the text before it as the model reads it, rare words as ``<unk>``.
+Without suggestions a word costs its letters and one space, an elided one such as French ``l'`` no
+space. With them, three words are on show before every letter: the best ones that begin with the
+letters typed so far. As soon as the right word is among them the user picks it, for one key that
+types the rest of the word and the space. So a word picked after j letters costs j + 1 keys, and one
+that is never on show costs what it costs without. ``<unk>`` and ``<eos>`` are never suggested; the
+end of a sentence costs no key; the context of a word is the text before it as the model reads it,
+rare words as ``<unk>``.
 
 References:
     [Trnka] Trnka & McCoy, "Evaluating Word Prediction: Framing Keystroke Savings", ACL 2008: the
@@ -95,7 +96,7 @@ def keystroke_savings(
     network.eval()
     texts = [user for user in users if user]
     streams = [torch.tensor(vocabulary.token_stream(user)) for user in texts]
-    words = [word for user in texts for sentence in user for word in (*sentence, None)]
+    words = [word for user in texts for read in vocabulary.read(user) for word in (*read, None)]
     keyboard = _Keyboard(vocabulary)
     counts = KeystrokeCounts()
     if not streams:
@@ -113,8 +114,8 @@ class _Keyboard:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         known = [row for row in range(len(vocabulary)) if row not in (UNK, EOS)]
-        self._rows = torch.tensor(sorted(known, key=lambda row: vocabulary.words[row]))
-        self._sorted = [vocabulary.words[row] for row in self._rows.tolist()]
+        self._rows = torch.tensor(sorted(known, key=lambda row: vocabulary.typed[row]))
+        self._sorted = [vocabulary.typed[row] for row in self._rows.tolist()]
         self._prefixes = cache(self._find_prefixes)
 
     def type_words(self, words: Sequence[str | None], logits: Tensor) -> KeystrokeCounts:
@@ -123,7 +124,7 @@ class _Keyboard:
         known = [at for at, word in enumerate(words) if self._is_known(word)]
         unknown_keys = sum(len(word) + 1 for word in counted if not self._is_known(word))
         typed = [word for word in counted if self._is_known(word)]
-        known_keys = sum(len(word) + 1 for word in typed)
+        known_keys = sum(map(self._keys_alone, typed))
         picked_keys = self._keys_until_picked(typed, logits[torch.tensor(known, dtype=torch.int64)])
         return KeystrokeCounts(
             keys_without=known_keys + unknown_keys,
@@ -148,8 +149,13 @@ class _Keyboard:
         letters = torch.arange(ranks.shape[1], device=logits.device)
         shown = (ranks < SUGGESTION_SLOTS) & (letters < lengths.unsqueeze(1))
         # The first letter count at which the word is on show; none: all letters and the space.
-        picked_after = torch.where(shown, letters, lengths.unsqueeze(1)).amin(1)
-        return int((picked_after + 1).sum())
+        picked = torch.where(shown, letters + 1, torch.iinfo(torch.int64).max).amin(1)
+        alone = torch.tensor([self._keys_alone(word) for word in words], device=logits.device)
+        return int(torch.minimum(picked, alone).sum())
+
+    def _keys_alone(self, word: str) -> int:
+        """Return the keys without suggestions: no space behind an elided word."""
+        return len(word) + (word not in self._vocabulary.elided)
 
     def _prefix_table(self, words: Sequence[str]) -> tuple[Tensor, Tensor]:
         """Return where the words with each prefix begin and end, both ``(words, letters)``."""

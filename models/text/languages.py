@@ -6,9 +6,12 @@ no blanks between words are named, as their sentences would be read as single wo
 """
 
 import functools
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+from models.text.words import UNK_WORD
 
 _COMMONEST: Mapping[str, str] = {
     "Dutch": "de het een van ik je niet dat is op te die en zijn maar wat met er",
@@ -33,7 +36,37 @@ WITHOUT_BLANKS = frozenset(
 )
 """Scripts that put no blanks between words, as `scripts` names them."""
 
+UNPARTED_LANGUAGES: Mapping[str, str] = {
+    "bo": "Tibetan",
+    "dz": "Dzongkha",
+    "ja": "Japanese",
+    "km": "Khmer",
+    "lo": "Lao",
+    "my": "Burmese",
+    "th": "Thai",
+    "yue": "Cantonese",
+    "zh": "Chinese",
+}
+"""Languages written without blanks between words, by the first part of a BCP 47 tag."""
+
+_TAG = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{1,8}){0,4}")
 _NO_SCRIPT = ("MODIFIER", "FEMININE", "MASCULINE", "MATHEMATICAL", "DOUBLE-STRUCK", "SCRIPT")
+
+
+def check_language_tag(tag: str) -> None:
+    """Raise ``ValueError`` unless a text is a BCP 47 tag of a language, as ``en`` or ``pt-BR``."""
+    if not _TAG.fullmatch(tag):
+        raise ValueError(f"language must be a BCP 47 tag such as en or pt-BR, got {tag[:40]!r}")
+
+
+def primary(tag: str) -> str:
+    """Return the language of a BCP 47 tag, without script and region."""
+    return tag.partition("-")[0].lower()
+
+
+def unparted_share(words: Mapping[str, int]) -> float:
+    """Return the share of writing without blanks among the letters of counted words, in [0, 1]."""
+    return sum(share for name, share in scripts(words).items() if name in WITHOUT_BLANKS)
 
 
 def scripts(words: Mapping[str, int]) -> dict[str, float]:
@@ -50,6 +83,13 @@ def scripts_told(words: Mapping[str, int]) -> str:
     """Return the scripts of counted words as a person reads them, "Chinese 98 %, Latin 2 %"."""
     shares = [(name, round(100 * share)) for name, share in scripts(words).items()]
     return ", ".join(f"{name} {percent or '< 1'} %" for name, percent in shares[:3])
+
+
+def letters_told(sentences: Iterable[Sequence[str]]) -> str:
+    """Return the scripts of a text's words, hidden ones aside, as `scripts_told` does."""
+    words = Counter(word for sentence in sentences for word in sentence)
+    del words[UNK_WORD]
+    return scripts_told(words) or "none"
 
 
 def likely_language(words: Mapping[str, int]) -> str | None:

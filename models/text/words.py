@@ -12,11 +12,14 @@ References:
 import re
 import unicodedata
 
+from models.text.letters import MARKS, ONE_EMOJI, POINTS, is_emoji
+
 UNK_WORD = "<unk>"
 EOS_WORD = "<eos>"
 
-# Apostrophes as phones, browsers and word processors write them.
-_APOSTROPHES = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "＇": "'", "`": "'", "´": "'"})
+# Apostrophes as phones, browsers and word processors write them, and the letter that lower-casing
+# would part from its dot.
+_ALIKE = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "＇": "'", "`": "'", "´": "'", "İ": "i"})
 # Words with a digit stand for what was hidden, so hiding writes this.
 _HIDDEN = " 0 "
 _TOP_LEVEL = "com|org|net|edu|gov|info|biz|co|io|uk|de|fr|eu|sg|in|us|ca|au|tv|me"
@@ -42,7 +45,12 @@ NOT_A_WORD = re.compile(
 # Without this, the letter of :p would count as a word.
 _EMOTICON = re.compile(r"(?<!\w)[:;=]['-]?[a-z](?!\w)")
 _SENTENCE_END = re.compile(r"[.!?…]{2,}|[!?…]|\.(?=\s|$)|[\r\n]+")
-_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+RUN = rf"[^\W_](?:[^\W_]|[{MARKS}])*+"
+"""Pattern of letters and digits with the marks on them."""
+
+_WORD = re.compile(rf"{RUN}(?:'{RUN})*|{ONE_EMOJI}")
+_MARK = re.compile(f"['{MARKS}]")
+_POINT = re.compile(f"[{POINTS}]")
 # As the Stream-Safe Text Format has it; no language sets more on one letter.
 _MOST_MARKS = 30
 # Python's patterns know no marks by name, so emoji may be found too.
@@ -62,14 +70,23 @@ def split_sentences(text: str) -> list[list[str]]:
     """Return the sentences of a typed text, each as lower-case words; empty ones are left out.
 
     Sentences end at ``.``, ``!``, ``?`` and at line ends. Apostrophes inside a word stay
-    (``don't``), hyphens part words. Joining the result with spaces and line ends and splitting it
-    again gives the same sentences.
+    (``don't``), hyphens part words, vowel points of Hebrew and Arabic are left out, an emoji is a
+    word. Joining the result with spaces and line ends and splitting it again gives the same
+    sentences.
     """
-    # Lower-casing can part a letter from its accent, so composing comes after it.
-    lowered = compose(text.translate(_APOSTROPHES).lower())
-    visible = NOT_A_WORD.sub(_HIDDEN, ADDRESS.sub(_HIDDEN, lowered))
+    visible = NOT_A_WORD.sub(_HIDDEN, ADDRESS.sub(_HIDDEN, as_read(text)))
     parts = _SENTENCE_END.split(_EMOTICON.sub(" ", visible))
     return [words for part in parts if (words := _words(part))]
+
+
+def as_read(text: str) -> str:
+    """Return a text in the one spelling in which words are read.
+
+    Small letters, one kind of apostrophe, accents composed, no vowel points.
+    """
+    # Lower-casing can part a letter from its accent, so composing comes after it.
+    small = compose(text.translate(_ALIKE).lower())
+    return small if small.isascii() else _POINT.sub("", small)
 
 
 def tokenise(text: str) -> list[str]:
@@ -86,7 +103,11 @@ def may_be_word(word: str) -> bool:
 
 
 def _words(part: str) -> list[str]:
-    return [word if word.replace("'", "").isalpha() else UNK_WORD for word in _WORD.findall(part)]
+    return [word if _is_word(word) else UNK_WORD for word in _WORD.findall(part)]
+
+
+def _is_word(word: str) -> bool:
+    return word.isalpha() or is_emoji(word) or _MARK.sub("", word).isalpha()
 
 
 def _without_surplus(run: re.Match[str]) -> str:

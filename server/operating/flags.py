@@ -54,18 +54,27 @@ class Founding(Hosted, frozen=True, kw_only=True):
     """A federation to found.
 
     Attributes:
-        preset: Settings that ship with sotto.
-        config: Settings of your own, TOML.
+        preset: Settings that ship with sotto; with --language, keyboard if nothing else is said.
+        config: Settings of your own, TOML, in place of a preset.
+        language: Language of the keyboard, as de, or several with commas between: its word list is
+            made here and takes the place of the settings' own. Needs sotto[languages].
         start: Model that the run starts from, in place of the settings' own: none (drawn from the
             seed), the name of one that ships with sotto (english), or a release's folder or packed
             file.
         passphrase_file: Owner-only file whose first line encrypts the authority's key.
     """
 
-    preset: Annotated[str | None, Flag(choices=preset_names, one_of="source")] = None
-    config: Annotated[Path | None, Flag("FILE", one_of="source")] = None
+    preset: Annotated[str | None, Flag(choices=preset_names)] = None
+    config: Annotated[Path | None, Flag("FILE")] = None
+    language: Annotated[str | None, Flag("TAG[,TAG]")] = None
     start: Annotated[str | None, Flag("none|PATH|NAME")] = None
     passphrase_file: Annotated[Path | None, Flag("FILE")] = None
+
+    def __post_init__(self) -> None:
+        if self.preset is not None and self.config is not None:
+            raise ValueError("argument --config: not allowed with argument --preset")
+        if self.preset is None and self.config is None and self.language is None:
+            raise ValueError("one of the arguments --preset --config is required")
 
 
 class WithAuthority(OnFolder, frozen=True, kw_only=True):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from privacy.foundation.atomic_files import sync_folder, write_atomically
+from models.data.language_lists import NOTICE, language_list, list_name
+from privacy.foundation.atomic_files import READABLE, sync_folder, write_atomically
 from privacy.foundation.secure_source import SecureSource
 from privacy.identities.authority import CertificateAuthority, read_authority_certificate
 from privacy.identities.certificates import check_host, fingerprint
@@ -50,7 +51,8 @@ def found(
     """Make the folder of a new federation and return its settings.
 
     The settings' host, the loopback's names and ``hostnames`` are certified. ``source`` names the
-    settings in error messages. The passphrase, if any, encrypts the authority's key.
+    settings in error messages. The passphrase, if any, encrypts the authority's key. A word list of
+    the settings' languages that is not there yet is made.
 
     Raises:
         FoundingError: If the folder is not empty.
@@ -59,19 +61,19 @@ def found(
         StartingModelError: If it is a model of other sizes or of other words.
         ConfigError: If the settings cannot be used.
         OSError: If the folder cannot be written.
-        ValueError: If a host name cannot stand in a certificate.
+        ValueError: If a host name cannot stand in a certificate, or a word list cannot be made.
     """
     root = root.absolute()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise FoundingError(f"{root} is not empty; a federation needs a folder of its own")
     text = _with_host(settings, hostnames, source)
     config = parse_config(text, source)
-    # Paths in it as they will be: the folder that is being built has another name.
-    founded = rooted(config, root)
-    _check(founded)
     building = ServerFolder(root.with_name(f".{root.name}.new"))
     shutil.rmtree(building.root, ignore_errors=True)
     try:
+        make_private_folder(building.root)
+        _write_word_list(building.root, config)
+        _check(rooted(config, building.root))
         _fill(building, text, config, hostnames, passphrase)
         if root.exists():
             root.rmdir()
@@ -79,7 +81,20 @@ def found(
     finally:
         shutil.rmtree(building.root, ignore_errors=True)
     sync_folder(root.parent)
-    return founded
+    return rooted(config, root)
+
+
+def _write_word_list(folder: Path, config: FederationConfig) -> None:
+    """Make the word list that the settings name in their own folder, and a note of its licence."""
+    words = config.vocabulary
+    if words is None or words.path is None or not words.languages:
+        return
+    name = list_name(words.languages, words.size)
+    if words.path == f"{name}.txt":
+        made = language_list(words.languages, words.size)
+        write_atomically(folder / words.path, made.to_bytes(), mode=READABLE)
+        notice = NOTICE.format(name=words.path).encode()
+        write_atomically(folder / f"{name}.NOTICE", notice, mode=READABLE)
 
 
 def _check(config: FederationConfig) -> None:
@@ -104,7 +119,6 @@ def _fill(
     hostnames: Sequence[str],
     passphrase: bytes | None,
 ) -> None:
-    make_private_folder(folder.root)
     write_atomically(folder.config, settings.encode())
     source = SecureSource()
     run = source.bytes(_RUN_BYTES).hex()

@@ -1,5 +1,7 @@
 """Show an operator where a run stands: as tables for people, as JSON for scripts."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -8,6 +10,7 @@ from rich.table import Table
 
 from protos import federation_pb2 as pb
 from server.aggregation.noised_sums import WEIGHTS_FIGURE
+from server.config.settings import FederationSettings
 from server.devices.clients import ClientSummary
 from server.releases.publishing import ReleaseSummary
 
@@ -102,6 +105,21 @@ def from_answer(
         issuer_ends_at=issuer_ends_at,
         clients=clients,
     )
+
+
+def languages_told(languages: Sequence[str], founded: FederationSettings) -> list[str]:
+    """Return lines on the word list of a new federation's languages, and what it starts from."""
+    told, name = ",".join(languages), Path(founded.word_list.path or "")
+    lines = [
+        f"words: {name.name} there, made from the data of wordfreq under CC BY-SA 4.0;",
+        f"pass {name.stem}.NOTICE on with it",
+    ]
+    if founded.start_from is None:
+        lines += [
+            f"no start of language {told} ships with sotto: it begins with drawn parameters;",
+            f"`sotto-simulate start --language {told}` learns one from public text, for --start",
+        ]
+    return lines
 
 
 def print_status(report: StatusReport) -> None:

@@ -5,7 +5,6 @@ With ``split = "held-out"`` the data set's own validation and test text is never
 the way, they use the older half of it, and only the newer half is test text.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, groupby
 from operator import itemgetter
@@ -17,9 +16,8 @@ from torch import Tensor
 
 from edge_client.datasets.registry import load_by_user_time, load_dataset
 from edge_client.datasets.text_set import FederatedText, Sentence, UserText
-from models.text.languages import scripts_told
+from models.text.languages import letters_told
 from models.text.vocabulary import EOS, Vocabulary, build_vocabulary
-from models.text.words import UNK_WORD
 from simulation.config.data import DataSettings
 from simulation.config.simulation import TRAINING_SPLIT, SimulationConfig
 from simulation.population.deal_users import (
@@ -156,13 +154,15 @@ def _tell_unusable(
     shards: Mapping[str, list[Sentence]], streams: Mapping[str, Tensor], least: int
 ) -> NoReturn:
     """Raise PopulationError; it says whether too little text or no known word is the reason."""
-    if not any(len(stream) >= least for stream in streams.values()):
-        raise PopulationError(f"no client has {least} tokens; lower data.least_tokens")
-    words = Counter(word for own in shards.values() for sentence in own for word in sentence)
-    del words[UNK_WORD]
+    letters = letters_told(sentence for own in shards.values() for sentence in own)
+    if any((stream > EOS).any() for stream in streams.values()):
+        raise PopulationError(
+            f"no client has {least} tokens; lower data.least_tokens; the letters of the text are "
+            f"{letters}"
+        )
     raise PopulationError(
         f"no client has a word of the word list and {least} tokens: the letters of the text are "
-        f"{scripts_told(words) or 'none'}; name a word list of its language"
+        f"{letters}; name a word list of its language"
     )
 
 

@@ -10,8 +10,8 @@ from privacy.foundation.whole_number_flags import at_least_one
 
 START_EXAMPLES = """\
 examples:
-  a start in German, from a folder of text files and a word list of your own:
-    sotto-simulate start --language de --words german.txt --text texts --out german
+  a start in German, from a folder of text files:
+    sotto-simulate start --language de --text texts --out german --pack german.sotto
   the English start that ships with sotto, measured on messages it never saw:
     sotto-simulate start --text reddit=DATA:3 --text irc=DATA --text wikitext2=DATA \\
       --measure sms=DATA --out english --pack english-start.sotto
@@ -25,8 +25,9 @@ class StartAsked(Printed, frozen=True, kw_only=True):
         text: Public text to learn from, a folder of text files or a data set by its name, and how
             often an epoch reads it; may be repeated. What the set holds out is not learnt from.
         measure: Data set whose held-out text the start is measured on; may be repeated.
-        language: Language of the text, as en, de or pt-BR.
-        words: Word list, one a line with <unk> and <eos> first (default: the shipped English one).
+        language: Language of the text, as de or pt-BR; several have commas between.
+        words: Word list, one a line with <unk> and <eos> first (default: the language's, as
+            `sotto-server init --language` makes it; that of English ships with sotto).
         epochs: Passes over the text.
         width: Width of the model, a tied GRU.
         seed: Seed of the model, of the order of the text and of dropout.

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from models.compression.packed_model import check_language
-from models.text.vocabulary import SHIPPED_NAME, Vocabulary
+from models.data.language_lists import language_list, list_name
+from models.text.vocabulary import SHIPPED_NAME, SHIPPED_SIZE, Vocabulary
 from privacy.foundation.atomic_files import READABLE, write_atomically
+from server.config.chosen_words import parse_languages
 from server.config.word_list import WordListSettings
 from simulation.figures.progress import tell
 from simulation.starting.finishing import Learnt, measure, release, write_packed
@@ -18,7 +19,6 @@ from simulation.starting.training import Recipe, StoppedStartError, learn, step_
 _RECIPE_FILE = "start.json"
 _CHECKPOINT_FILE = "checkpoint.pt"
 _RELEASES_FOLDER = "releases"
-_SHIPPED_LANGUAGE = "en"
 
 
 class Request(NamedTuple):
@@ -76,7 +76,6 @@ def learn_start(request: Request) -> Outcome:
         ValueError: If a text, the word list or the language cannot be used.
         OSError: If a file cannot be read or written.
     """
-    check_language(request.language)
     words, vocabulary = _word_list(request)
     # Before hours of training, so that a mistyped path is told now.
     measured = {text.name: held_out(text, vocabulary) for text in request.measured}
@@ -116,15 +115,19 @@ def learn_start(request: Request) -> Outcome:
 
 
 def _word_list(request: Request) -> tuple[WordListSettings, Vocabulary]:
+    languages = parse_languages(request.language)
     if request.words is not None:
         text = request.words.read_bytes()
-        words = WordListSettings(path=str(request.words), size=max(text.count(b"\n"), 3))
-        return words, words.load()
-    if request.language != _SHIPPED_LANGUAGE:
-        raise ValueError(
-            f'no word list of language "{request.language}" ships with sotto; give one with --words'
+        words = WordListSettings(
+            path=str(request.words), size=max(text.count(b"\n"), 3), languages=languages
         )
-    words = WordListSettings(name=SHIPPED_NAME, size=10_000)
+        return words, words.load()
+    if languages:
+        # The list that `sotto-server init --language` makes of the same languages.
+        name = f"{list_name(languages, SHIPPED_SIZE)}.txt"
+        words = WordListSettings(path=name, size=SHIPPED_SIZE, languages=languages)
+        return words, language_list(languages, SHIPPED_SIZE)
+    words = WordListSettings(name=SHIPPED_NAME, size=SHIPPED_SIZE)
     return words, words.load()
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from edge_client.datasets.registry import DATASETS, load_dataset
 from edge_client.datasets.text_set import FederatedText, Sentence, UserText
 from models.compression.packed_model import PublicText
+from models.text.languages import letters_told
 from models.text.vocabulary import EOS, UNK, Vocabulary
 from models.text.words import split_sentences
 
@@ -88,7 +89,8 @@ def read_corpus(texts: Sequence[NamedText], vocabulary: Vocabulary) -> Corpus:
     facts: list[PublicText] = []
     digest = hashlib.sha256()
     for text in texts:
-        sentences = _sentences(text.name, load_dataset(text.name, text.path).train)
+        typed = _sentences(text.name, load_dataset(text.name, text.path).train)
+        sentences = list(vocabulary.read(typed))
         own = list(_pieces(sentences, vocabulary))
         rows = torch.cat(own)
         word_count = int((rows != EOS).sum())
@@ -96,7 +98,7 @@ def read_corpus(texts: Sequence[NamedText], vocabulary: Vocabulary) -> Corpus:
         if unknown_count == word_count:
             raise ValueError(
                 f"{text.path} must have a word of the word list, all of its {word_count} are "
-                "unknown; is it of this language?"
+                f"unknown; its letters are {letters_told(typed)}; is it of this language?"
             )
         digest.update(rows.numpy().astype("<i8").tobytes())
         pieces += own * text.times

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from export.runtime.next_word import SLOTS, NextWords, Suggestion, WordModel
+from export.runtime.next_word import SLOTS, NextWords, Suggestion, WordModel, written_out
 from export.runtime.strip import Strip, fill_strip, shown_strip
 from export.runtime.word_graph import NextWordGraph
 from export.serve.loaded.keyboard_version import ServedModel
@@ -95,7 +95,7 @@ class People:
             languages=served.manifest.languages,
             kept=frozenset(tokenise(" ".join(kept_words))),
         )
-        return Suggested(found[:count], strip)
+        return Suggested(written_out(found[:count], reading), strip)
 
     def forget_all_but(self, versions: list[str]) -> None:
         """Drop the texts on versions that are no longer served."""

@@ -71,7 +71,7 @@ def measure_recall(
         text = _Text(model)
         for sentence in sentences[start : start + _SENTENCES_OF_A_TEXT]:
             shown = text.shown_after(EOS)
-            for row in vocabulary.encode(sentence):
+            for row in vocabulary.encode(vocabulary.parts(sentence)):
                 words += 1
                 top1 += row != UNK and row in shown[:1]
                 top3 += row != UNK and row in shown

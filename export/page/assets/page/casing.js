@@ -1,6 +1,7 @@
 /** Write a suggested word in the case of the person who types, as export/runtime/casing.py does. */
 
 const UPRIGHT = new Set(["i", "i'm", "i'll", "i've", "i'd"]);
+const DOTTED = new Set(["az", "tr"]);
 const ALPHABETIC = /\p{L}/u;
 const UPPER = /\p{Uppercase}/u;
 
@@ -14,16 +15,16 @@ const TITLES = new Map([
 export function cased(word, begun, { beginsSentence, languages }) {
   const letters = Array.from(begun).filter((letter) => ALPHABETIC.test(letter));
   const isUpper = (letter) => UPPER.test(letter);
-  if (letters.length > 1 && letters.every(isUpper)) return word.toUpperCase();
+  const own = languages.map((language) => language.split("-")[0].toLowerCase());
+  const isDotted = own.some((language) => DOTTED.has(language));
+  if (letters.length > 1 && letters.every(isUpper)) {
+    return (isDotted ? word.replaceAll("i", "İ") : word).toUpperCase();
+  }
   const beginsLarge = letters.length ? isUpper(letters[0]) : beginsSentence;
-  const isUpright = UPRIGHT.has(word) && languages.some(isEnglish);
-  return beginsLarge || isUpright ? withTitle(word) : word;
-}
-
-function withTitle(word) {
+  const isUpright = UPRIGHT.has(word) && own.includes("en");
+  if (!beginsLarge && !isUpright) return word;
   const [first = ""] = word;
-  const rest = word.slice(first.length);
-  return title(first) + rest;
+  return (first === "i" && isDotted ? "İ" : title(first)) + word.slice(first.length);
 }
 
 function title(letter) {
@@ -44,8 +45,4 @@ function* greekWithIota() {
     }
   }
   for (const large of "ᾼῌῼǅǈǋǲ") yield [large, large];
-}
-
-function isEnglish(language) {
-  return language.split("-")[0].toLowerCase() === "en";
 }

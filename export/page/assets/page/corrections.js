@@ -1,6 +1,6 @@
 /** Mend slips as export/runtime/corrections.py does, which says why each rule is there. */
 
-import { BLANK, DROPPED, Layout, MOST } from "./slips.js";
+import { BLANK, DROPPED, Layout, MARK, MOST } from "./slips.js";
 
 const UNFINISHED = 3.0;
 const UNKNOWN = 2.7;
@@ -19,7 +19,7 @@ export class Corrections {
   constructor(index, languages) {
     this.index = index;
     this.layout = new Layout(languages);
-    this.rows = new Map(index.words.map((word, row) => [word, row]));
+    this.vocabulary = index.vocabulary;
     this.zipf = Math.log(Math.log(index.words.length) + 0.58);
   }
 
@@ -44,30 +44,31 @@ export class Corrections {
     const words = [...worth.keys()].sort((a, b) => worth.get(b) - worth.get(a)).slice(0, slots);
     const isMended =
       whole.has(words[0]) &&
-      mayMend(reading, typed, stays) &&
+      mayMend(reading, typed, words[0], stays) &&
       this.#isClear(begun, whole.get(words[0]), distribution);
     return { words, isMended };
   }
 
   #meant(begun, scores, never) {
-    const { tree, rows } = this.index;
+    const { tree, rows, shown } = this.index;
     const whole = new Map();
     const other = new Map();
     const worth = (place) => (never.has(rows[place]) ? -Infinity : scores[rows[place]]);
+    const keep = (kept, place, value) => {
+      if (tree.words[place] !== begun) keepBest(kept, shown[place], value);
+    };
     for (const { node, cost, left } of tree.reach(begun, this.layout)) {
       if (cost && tree.ends(node)) {
-        keepBest(whole, tree.words[node.first], worth(node.first) - cost, begun);
+        keep(whole, node.first, worth(node.first) - cost);
       }
       if (left && cost + DROPPED <= MOST) {
         for (const { first } of [...tree.nexts(node).values()].filter((one) => tree.ends(one))) {
-          keepBest(whole, tree.words[first], worth(first) - (cost + DROPPED), begun);
+          keep(whole, first, worth(first) - (cost + DROPPED));
         }
       }
       if (cost && begun.length >= SHORTEST_BEGUN) {
         const place = likeliest(node.first + Number(tree.ends(node)), node.last, worth);
-        if (place !== null) {
-          keepBest(other, tree.words[place], worth(place) - cost - UNFINISHED, begun);
-        }
+        if (place !== null) keep(other, place, worth(place) - cost - UNFINISHED);
       }
     }
     for (const [pair, value] of this.#parted(begun, scores, never)) other.set(pair, value);
@@ -75,27 +76,41 @@ export class Corrections {
   }
 
   *#parted(begun, scores, never) {
-    if (this.rows.has(begun)) return;
-    for (let cut = SHORTEST_PART; cut <= begun.length - SHORTEST_PART; cut++) {
-      const parts = [begun.slice(0, cut), begun.slice(cut)];
-      const [first, second] = parts.map((part) => this.rows.get(part) ?? UNK);
-      if (Math.min(first, second) > UNK && !never.has(first) && !never.has(second)) {
-        yield [parts.join(" "), scores[first] - BLANK - Math.log(second - 1) - this.zipf];
+    const { vocabulary } = this;
+    if (vocabulary.has(begun)) return;
+    for (let cut = 1; cut < begun.length; cut++) {
+      const [first, second] = [begun.slice(0, cut), begun.slice(cut)];
+      if (vocabulary.elided.has(`${first}'`)) {
+        yield* this.#pair(`${first}'`, second, MARK, scores, never);
+      }
+      if (Math.min(first.length, second.length) >= SHORTEST_PART) {
+        yield* this.#pair(first, second, BLANK, scores, never);
       }
     }
   }
 
+  *#pair(first, second, cost, scores, never) {
+    const { vocabulary } = this;
+    const [row, next] = [vocabulary.row(first), vocabulary.row(second)];
+    if (Math.min(row, next) > UNK && !never.has(row) && !never.has(next)) {
+      const blank = vocabulary.elided.has(first) ? "" : " ";
+      const pair = `${vocabulary.words[row]}${blank}${vocabulary.words[next]}`;
+      yield [pair, scores[row] - cost - Math.log(next - 1) - this.zipf];
+    }
+  }
+
   #isClear(begun, worth, scores) {
-    const row = this.rows.get(begun) ?? UNK;
+    const row = this.vocabulary.row(begun);
     if (row !== UNK) return worth - scores[row] >= KNOWN_MARGIN;
     return worth > scores[UNK] - UNKNOWN - LETTER * begun.length;
   }
 }
 
-function mayMend({ begun, beginsSentence, sentences }, typed, stays) {
+function mayMend({ begun, beginsSentence, sentences }, typed, meant, stays) {
+  const expectsLarge = beginsSentence || /^\p{Uppercase}/u.test(meant);
   const isWrittenLarge =
     typed !== typed.slice(0, 1) + typed.slice(1).toLowerCase() ||
-    (typed.slice(0, 1) !== typed.slice(0, 1).toLowerCase() && !beginsSentence);
+    (typed.slice(0, 1) !== typed.slice(0, 1).toLowerCase() && !expectsLarge);
   return !isWrittenLarge && !stays(begun) && !sentences.some((words) => words.includes(begun));
 }
 
@@ -107,6 +122,6 @@ function likeliest(first, last, worth) {
   return best;
 }
 
-function keepBest(kept, word, value, begun) {
-  if (word !== begun && value > (kept.get(word) ?? -Infinity)) kept.set(word, value);
+function keepBest(kept, word, value) {
+  if (value > (kept.get(word) ?? -Infinity)) kept.set(word, value);
 }

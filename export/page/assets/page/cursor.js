@@ -1,13 +1,14 @@
 /** Read what stands before the cursor, as export/runtime/next_word.py and export/runtime/strip.py do. */
 
-import { SPACES, UNKNOWN, compose, splitSentences } from "./text.js";
+import { MARKS } from "./letters.js";
+import { RUN, SPACES, UNKNOWN, compose, splitSentences } from "./text.js";
 
 const PROBE = "x";
 const BLOCK_CHARACTERS = 1024;
 const LONGEST_WORD = 256;
 const WHITE_SPACE = new RegExp(`[${SPACES}]`, "u");
-const ENDS_IN_WORD = /[\p{L}\p{N}]['’]?$/u;
-const TYPED = /[\p{L}\p{N}]+(?:['’][\p{L}\p{N}]*)*$/u;
+const ENDS_IN_WORD = new RegExp(`[\\p{L}\\p{N}${MARKS}]['’]?$`, "u");
+const TYPED = new RegExp(`${RUN}(?:['’][\\p{L}\\p{N}${MARKS}]*)*$`, "u");
 
 /** Return [sentences, begun]: the finished words, and the one that is begun, lower-case. */
 export function splitAtCursor(text) {

@@ -19,7 +19,7 @@ let opened = null;
 let opening = 0;
 let turn = Promise.resolve();
 
-new OnScreenKeys(at("keys"), {
+const keys = new OnScreenKeys(at("keys"), {
   type: (character) => pressed(() => field.type(character, correction())),
   takeBack: () => pressed(takeBack),
 });
@@ -81,6 +81,7 @@ async function openInTurn(mine, source, description, wanted) {
     opened = { ...made, source, description, version };
     opened.keyboard.allowOffensive(at("offensive").checked);
     strip.use(opened.keyboard);
+    keys.layOut(version.languages);
     await before?.close();
     showKeyboard();
   } catch (error) {

@@ -1,9 +1,10 @@
 /** Follow one text and carry the model's state, so that a new word costs one step. */
 
 import { inContext, splitAtCursor } from "./cursor.js";
+import { isEmoji, isUnparted } from "./letters.js";
 import { UNKNOWN } from "./text.js";
+import { Vocabulary } from "./vocabulary.js";
 
-const UNK = 0;
 const EOS = 1;
 
 export class NextWords {
@@ -16,19 +17,40 @@ export class NextWords {
    */
   constructor(model, words) {
     this.model = model;
-    this.rows = new Map(words.map((word, row) => [word, row]));
+    this.vocabulary = Vocabulary.of(words);
   }
 
-  /** Return what the model expects; null where a number or an address is begun. One at a time. */
+  /**
+   * Return what the model expects; null where a number, an address or writing without blanks is
+   * begun. One at a time.
+   */
   async read(text) {
-    const [sentences, begun] = splitAtCursor(text);
-    if (begun === UNKNOWN) return null;
+    const [sentences, typed] = splitAtCursor(text);
+    if (typed === UNKNOWN || isUnparted(typed)) return null;
+    const current = sentences.at(-1);
+    const beginsSentence = current.every(isEmoji);
+    const [head, begun] = this.#withoutElided(typed, current);
     const { distribution } = await this.#predict(this.#tokens(sentences));
-    return { begun, beginsSentence: sentences.at(-1).length === 0, sentences, distribution };
+    return { begun, beginsSentence, sentences, distribution, head };
+  }
+
+  /** Move the elided words in front of a begun one to its sentence; return them and it. */
+  #withoutElided(begun, sentence) {
+    let heads = "";
+    for (let [head, rest] = this.vocabulary.elision(begun); head; ) {
+      sentence.push(head);
+      heads += head;
+      begun = rest;
+      [head, rest] = this.vocabulary.elision(begun);
+    }
+    return [heads, begun];
   }
 
   #tokens(sentences) {
-    return sentences.flatMap((words) => [EOS, ...words.map((word) => this.rows.get(word) ?? UNK)]);
+    const read = sentences.map((words) => this.vocabulary.parts(words));
+    return read
+      .filter((words, place) => words.length > 0 || place === read.length - 1)
+      .flatMap((words) => [EOS, ...words.map((word) => this.vocabulary.row(word))]);
   }
 
   async #predict(all) {

@@ -1,16 +1,13 @@
 /** Draw the keys, and let them be reached by touch, mouse, Tab and the arrow keys. */
 
-const LETTERS = [
-  [..."qwertyuiop"],
-  [..."asdfghjkl'"],
-  ["shift", ..."zxcvbnm", "back"],
-  ["marks", ",", "space", ".", "enter"],
-];
+import { keyRows } from "./slips.js";
+
+const LAST_ROW = ["marks", ",", "space", ".", "enter"];
 const MARKS = [
   [..."1234567890"],
   [..."@#&*-+=()/"],
   ["shift", ...`"!?:;_%`, "back"],
-  ["marks", ",", "space", ".", "enter"],
+  LAST_ROW,
 ];
 const SPECIAL = {
   shift: { shown: "⇧", name: "Shift" },
@@ -25,6 +22,7 @@ const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowD
 export class OnScreenKeys {
   #isLarge = false;
   #hasMarks = false;
+  #languages = [];
 
   /**
    * @param {HTMLElement} place where they are drawn
@@ -39,8 +37,14 @@ export class OnScreenKeys {
     this.#draw();
   }
 
+  /** Show the keys of some languages, BCP 47 tags, as the strip takes slips on them. */
+  layOut(languages) {
+    this.#languages = languages;
+    this.#draw();
+  }
+
   #draw() {
-    const rows = this.#hasMarks ? MARKS : LETTERS;
+    const rows = this.#hasMarks ? MARKS : lettersOf(this.#languages);
     this.place.replaceChildren(...rows.map((keys) => this.#row(keys)));
     this.place.querySelector("button").tabIndex = 0;
   }
@@ -66,7 +70,7 @@ export class OnScreenKeys {
   }
 
   #cased(key) {
-    return this.#isLarge ? key.toUpperCase() : key;
+    return this.#isLarge ? key.toLocaleUpperCase(this.#languages) : key;
   }
 
   #press(key) {
@@ -111,4 +115,9 @@ export class OnScreenKeys {
     next.tabIndex = 0;
     next.focus();
   }
+}
+
+function lettersOf(languages) {
+  const [top, home, low] = keyRows(languages);
+  return [[...top], [...home, "'"], ["shift", ...low, "back"], LAST_ROW];
 }

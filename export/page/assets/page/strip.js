@@ -64,14 +64,17 @@ export class Keyboard {
   async suggest(text) {
     const reading = await this.words.read(text);
     if (reading === null) return EMPTY;
-    const { begun, beginsSentence, distribution } = reading;
+    const { begun, distribution, head: elided = "" } = reading;
     const rows = this.index.likeliest(begun, distribution, SLOTS, this.never);
     const typed = typedWord(text);
+    // What is elided stays as it was typed, in front of every word.
+    const [head, rest] = [typed.slice(0, elided.length), typed.slice(elided.length)];
     const stays = (word) => this.kept.has(word) || this.blocked.has(word);
     const limits = { never: this.never, stays, slots: SLOTS };
-    const { words, isMended } = this.corrections.offer(rows, reading, typed, limits);
+    const { words, isMended } = this.corrections.offer(rows, reading, rest, limits);
+    const beginsSentence = reading.beginsSentence && !head;
     const rules = { beginsSentence, languages: this.languages };
-    const shown = words.map((word) => cased(word, typed, rules));
+    const shown = words.map((word) => head + cased(word, rest, rules));
     return fillStrip([...new Set(shown)], typed, isMended);
   }
 }

@@ -4,6 +4,8 @@
  * are ASCII; its possessive x*+ is (?=(x*))\1 here.
  */
 
+import { MARKS, ONE_EMOJI, POINTS, isEmoji } from "./letters.js";
+
 export const UNKNOWN = "<unk>";
 
 const LETTER = String.raw`\p{L}\p{N}`; // inside [...]: \w without the underscore
@@ -38,8 +40,12 @@ const NOT_A_WORD = new RegExp(
 );
 const EMOTICON = new RegExp(`(?<!${WORD})[:;=]['\\-]?[a-z](?!${WORD})`, "gu");
 const SENTENCE_END = new RegExp(`[.!?…]{2,}|[!?…]|\\.(?=[${SPACES}]|$)|[\\r\\n]+`, "u");
-const RUN = new RegExp(`[${LETTER}]+(?:'[${LETTER}]+)*`, "gu");
+/** Pattern of letters and digits with the marks on them. */
+export const RUN = `[${LETTER}][${LETTER}${MARKS}]*`;
+const WORDS = new RegExp(`${RUN}(?:'${RUN})*|${ONE_EMOJI}`, "gu");
 const ALL_LETTERS = /^\p{L}+$/u;
+const NO_LETTERS = new RegExp(`['${MARKS}]`, "gu");
+const ALL_POINTS = new RegExp(`[${POINTS}]`, "gu");
 const SURPLUS_MARKS = /(\p{M}{30})\p{M}+/gu;
 
 /** Return a text with letter and accent as one character, and no more than 30 marks in a run. */
@@ -47,10 +53,15 @@ export function compose(text) {
   return text.replace(SURPLUS_MARKS, "$1").normalize("NFC");
 }
 
+/** Return a text in the one spelling in which words are read. */
+export function asRead(text) {
+  const alike = text.replace(/[’‘ʼ＇`´]/gu, "'").replaceAll("İ", "i");
+  return compose(alike.toLowerCase()).replace(ALL_POINTS, "");
+}
+
 /** Return the sentences of a text, each as lower-case words; empty ones are left out. */
 export function splitSentences(text) {
-  const lowered = compose(text.replace(/[’‘ʼ＇`´]/gu, "'").toLowerCase());
-  const visible = lowered
+  const visible = asRead(text)
     .replace(ADDRESS, " 0 ")
     .replace(NOT_A_WORD, " 0 ")
     .replace(EMOTICON, " ");
@@ -61,7 +72,9 @@ export function splitSentences(text) {
 }
 
 function wordsOf(part) {
-  return (part.match(RUN) ?? []).map((word) =>
-    ALL_LETTERS.test(word.replaceAll("'", "")) ? word : UNKNOWN,
-  );
+  return (part.match(WORDS) ?? []).map((word) => (isWord(word) ? word : UNKNOWN));
+}
+
+function isWord(word) {
+  return ALL_LETTERS.test(word.replace(NO_LETTERS, "")) || isEmoji(word);
 }

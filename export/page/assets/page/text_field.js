@@ -64,10 +64,11 @@ export class TextField {
     return selectionStart === selectionEnd && this.before === this.#mended?.text;
   }
 
-  /** Put a suggestion, and a space, in the place of the word that is begun. */
+  /** Put a suggestion, and a space unless it is elided, in the place of the word that is begun. */
   take(word) {
-    this.#complete(`${word} `);
-    this.#spaceIsOurs = true;
+    const blank = word.endsWith("'") ? "" : " ";
+    this.#complete(`${word}${blank}`);
+    this.#spaceIsOurs = blank !== "";
   }
 
   clear() {
