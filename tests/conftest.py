@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import gc
 import os
 import shutil
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
 
 from tests.key_pool import KeyPool
 from tests.server.postgresql_cluster import NoPostgresqlError, PostgresqlCluster
@@ -23,6 +26,7 @@ settings.load_profile("sotto")
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Give all processes of a run one temporary folder, which goes with the run."""
+    gc.disable()  # Until all is imported and collected: none of it ever goes.
     if hasattr(config, "workerinput"):  # A worker has the folder from the process that started it.
         return
     folder = tempfile.mkdtemp(prefix="sotto-")  # Short: a socket's path has at most 100 bytes.
@@ -34,12 +38,25 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
+class ByFile(LoadGroupScheduling):
+    """Each file's tests, or each group's, in one worker, which makes what they share once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return super()._split_scope(nodeid).partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    return ByFile(config, log)
+
+
 def pytest_collection_finish() -> None:
     """Start the process that others are forked from with what integration tests need of it.
 
     There is one in a process, and a simulation that came first would start it with less.
     """
-    if "tests.integration.forking" in sys.modules:
+    gc.freeze()
+    gc.enable()
+    if "tests.forking" in sys.modules:
         forkserver.ensure_running()
 
 

@@ -63,8 +63,6 @@ def make_devices(tmp_path: Path) -> Iterator[MakeDevices]:
         device.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what starts processes: all that lies here."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.slow)
+    item.add_marker(pytest.mark.slow)

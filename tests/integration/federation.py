@@ -192,15 +192,17 @@ class Federation:
                 self.kill()
 
 
+# A template outlives the turns of the other pool: a later device must not get its keys.
+_TEMPLATE_KEYS = KeyPool("template")
+
+
 def _found_quickly(root: Path, text: str) -> FederationConfig:
     """Found a federation with keys that an earlier test of this process made."""
     config = parse_config(text, "the test's settings")
     template = _templates() / config.schema.sha256.hex()[:16]
     if not template.exists():
         with pytest.MonkeyPatch.context() as patched:
-            # A template outlives the turns of the pool: a later device must not get its keys.
-            keys = KeyPool(f"template-{template.name}")
-            patched.setattr("privacy.identities.party.make_rsa_key", keys.next_key)
+            patched.setattr("privacy.identities.party.make_rsa_key", _TEMPLATE_KEYS.next_key)
             found(template, text, [])
     shutil.copytree(template, root)
     (root / "federation.toml").write_text(text)

@@ -1,8 +1,10 @@
 """Devices as their owners run them: the command ``sotto-client``, in processes of its own.
 
-Most tests fork them (``tests/integration/forking.py``); ``is_forked=False`` starts the command.
+Most tests fork them (``tests/forking.py``); ``is_forked=False`` starts the command.
 """
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -14,7 +16,7 @@ from typing import TypeVar
 
 from edge_client.cli import main
 from tests.integration.federation import Federation
-from tests.integration.forking import ForkedCommand
+from tests.forking import ForkedCommand
 
 LIMIT_S = 110.0
 Found = TypeVar("Found")
@@ -36,16 +38,18 @@ class RealDevice:
         self.log = folder.parent / f"{folder.name}.log"
         self.process: subprocess.Popen[bytes] | ForkedCommand | None = None
 
-    def enrol(self, invite: Path, *, keep_warm_s: float = 60.0, is_forked: bool = False) -> None:
-        arguments = ["enrol", str(self.folder), "--invite", str(invite), "--accept-no-guarantee"]
-        if is_forked:
-            assert ForkedCommand(main, arguments, self.log).wait(60) == 0, self.log.read_text()
-        else:
-            done = self.command(*arguments)
-            assert done.returncode == 0, done.stderr
+    def enrol(self, invite: Path) -> None:
+        """Enrol with what the command calls, in this process, whose keys cost little."""
+        told = io.StringIO()
+        mask = os.umask(0o077)
+        try:
+            with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
+                arguments = ["--invite", str(invite), "--accept-no-guarantee"]
+                assert main(["enrol", str(self.folder), *arguments]) == 0, told.getvalue()
+        finally:
+            os.umask(mask)
         # The machine that runs the tests is never idle.
-        settings = f"keep_warm_s = {keep_warm_s}\n[policy]\nidle = false\n"
-        (self.folder / "client.toml").write_text(settings)
+        (self.folder / "client.toml").write_text("keep_warm_s = 60.0\n[policy]\nidle = false\n")
 
     def start(self, *more: str, is_forked: bool = True) -> None:
         arguments = ["--verbose", "run", str(self.folder), "--data", str(self.data)]

@@ -1,4 +1,4 @@
-"""A coordinator in a process of its own (``tests/integration/forking.py``)."""
+"""A coordinator in a process of its own (``tests/forking.py``)."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from server.config.federation import read_config
 from server.config.listen import ListenSettings
 from server.records.failpoints import Failpoints
 from server.records.folder import ServerFolder
-from tests.integration.forking import CONTEXT
+from tests.forking import CONTEXT
 
 START_TIMEOUT_S = 60.0
 

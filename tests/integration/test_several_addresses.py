@@ -66,9 +66,9 @@ def test_a_round_that_broke_in_mid_upload_ends_at_another_address(
     # At the preferred address somebody accepts and says nothing, then nobody listens.
     with silent(federation.config.listen.enrolment):
         began = time.monotonic()
-        devices[0].enrol(first, is_forked=True)
+        devices[0].enrol(first)
         assert time.monotonic() - began > SILENCE_S
-    devices[1].enrol(second, is_forked=True)
+    devices[1].enrol(second)
     for device in devices:
         set_floor(device, least_cohort=1)
     try:

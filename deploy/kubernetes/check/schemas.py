@@ -2,9 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from kubernetes_validate import ValidationError, validate
-from kubernetes_validate.utils import SchemaNotFoundError
-
 from deploy.kubernetes.check.manifests import Manifest
 
 VERSIONS = ("1.34", "1.37")
@@ -13,6 +10,10 @@ VERSIONS = ("1.34", "1.37")
 
 def broken(manifests: Sequence[Manifest]) -> Iterator[str]:
     """Yield a line for each object that a version of Kubernetes would not take as it is."""
+    # It builds a grammar of every kind of address as it is imported, which takes seconds.
+    from kubernetes_validate import ValidationError, validate
+    from kubernetes_validate.utils import SchemaNotFoundError
+
     for manifest in manifests:
         for version in VERSIONS:
             try:

@@ -49,7 +49,7 @@ def server(
         "burst = 60": "burst = 10000",
     }
     folder = serving_folder(root / "folder", bundles[3], changes=changes)
-    server = RunningServer(folder, root / "log")
+    server = RunningServer(folder, root / "log", is_forked=False)
     yield server
     assert server.stop() == 0
 

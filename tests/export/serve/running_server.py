@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from urllib.request import urlopen
 from export.serve.cli import main
 from export.serve.folder.folder import ServingFolder
 from export.serve.folder.tokens import make_tokens
+from tests.forking import ForkedCommand
 
 START_TIMEOUT_S = 60.0
 _COMMAND = "import sys; from export.serve.cli import main; sys.exit(main())"
@@ -43,38 +45,43 @@ class Answer:
 
 
 class RunningServer:
-    """Hold a running server; stop it with `stop`."""
+    """Hold a running server; stop it with `stop`.
 
-    def __init__(self, folder: ServingFolder, log: Path) -> None:
+    It is forked (``tests/forking.py``). ``is_forked=False`` starts the command, which has loaded
+    nothing but what it needs.
+    """
+
+    def __init__(self, folder: ServingFolder, log: Path, *, is_forked: bool = True) -> None:
         self.folder = folder
         self.log = log
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, str(folder.root)],
-            stdout=subprocess.PIPE,
-            stderr=log.open("wb"),
-            text=True,
-            cwd=_ROOT,
-            env=os.environ | {"PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"},
+        self.process = (
+            ForkedCommand(main, [str(folder.root)], log)
+            if is_forked
+            else subprocess.Popen(
+                [sys.executable, "-c", _COMMAND, str(folder.root)],
+                stdout=log.open("wb"),
+                stderr=subprocess.STDOUT,
+                cwd=_ROOT,
+                env=os.environ | {"PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"},
+            )
         )
-        assert self.process.stdout is not None
-        urls = [self._announced()]
-        while not urls[-1].path:  # The figures' address comes last.
-            urls.append(self._announced())
+        wait_until(self._is_announced, timeout_s=START_TIMEOUT_S)
+        urls = self._announced()
         self.address, self.metrics_address = urls[0].netloc, urls[-1].netloc
         self.grpc_address = next((url.netloc for url in urls if url.scheme == "grpc"), None)
 
-    def _announced(self) -> SplitResult:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line.startswith("serving on "), line + self.log.read_text()
-        return urlsplit(line.split()[-1])
+    def _announced(self) -> list[SplitResult]:
+        told = self.log.read_text() if self.log.exists() else ""
+        return [urlsplit(url) for url in re.findall(r"^serving on (\S+)\n", told, re.MULTILINE)]
+
+    def _is_announced(self) -> bool:
+        urls = self._announced()
+        assert self.process.poll() is None, self.log.read_text()
+        return bool(urls) and bool(urls[-1].path)  # The figures' address comes last.
 
     def stop(self, *, timeout_s: float = 60.0) -> int:
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout_s)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return code
+        return self.process.wait(timeout_s)
 
     def get(self, path: str, token: str | None = None) -> Answer:
         return self.ask("GET", path, token=token)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 import pytest
 import torch
-from opacus.layers import DPMultiheadAttention
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
@@ -226,6 +225,10 @@ class AddedPositions(nn.Module):
         self.position = nn.Parameter(torch.zeros(7, 8))
 
 
+class TimeFirst(nn.Linear):
+    """A layer of an accepted type's kind, whose batch lies on another axis."""
+
+
 def with_layer(layer: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Embedding(20, 8), layer)
 
@@ -252,7 +255,7 @@ def bare_parameter() -> nn.Module:
     [
         (with_layer(nn.BatchNorm1d(8)), "BatchNorm1d"),
         (with_layer(nn.MultiheadAttention(8, 2, batch_first=True)), "MultiheadAttention"),
-        (with_layer(DPMultiheadAttention(8, 2, batch_first=True)), "DPMultiheadAttention"),
+        (with_layer(TimeFirst(8, 8)), "TimeFirst"),
         (with_layer(nn.GRU(8, 8)), "GRU"),
         (with_layer(nn.Dropout(0.1)), "Dropout"),
         (AddedPositions(), "AddedPositions"),

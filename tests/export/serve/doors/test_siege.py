@@ -55,7 +55,7 @@ def besieged(
     more = ["--metric", "perplexity"]
     folder = serving_folder(root / "folder", root / "large.zip", more=more, changes=CHANGES)
     tokens |= make_tokens(folder, CLIENTS)
-    server = RunningServer(folder, root / "log")
+    server = RunningServer(folder, root / "log", is_forked=False)
     yield server
     assert server.stop() == 0
 

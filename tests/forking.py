@@ -1,8 +1,8 @@
 """Processes forked from one that has imported everything already.
 
-Importing torch takes seconds of a processor, and these tests start a coordinator, an agent or a
-training process a hundred times. The commands themselves are started in ``test_operator.py``,
-``test_real_devices.py`` and ``test_passphrase.py``.
+Importing torch takes seconds of a processor, and the tests start a coordinator, an agent, a
+training process or a server of keyboards two hundred times. The commands themselves are started in
+``test_operator.py``, ``test_real_devices.py``, ``test_passphrase.py`` and ``test_siege.py``.
 """
 
 import asyncio
@@ -25,6 +25,9 @@ CONTEXT.set_forkserver_preload(
         "server.operating.running",
         "edge_client.cli",
         "edge_client.child.work",
+        "export.serve.running",
+        "export.serve.doors.grpc_face",
+        "onnxruntime",
         # Loaded late, when the first network or the first epsilon is made: a second each time.
         "torch._dynamo",
         "dp_accounting.pld.privacy_loss_distribution",
