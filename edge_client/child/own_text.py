@@ -17,6 +17,7 @@ from torch import Tensor
 
 from edge_client.datasets.text_set import DatasetError, split_in_order
 from edge_client.owner.typed_text import LocalText, StoredText, TextSettings, read_texts
+from models.text.languages import letters_told
 from models.text.private_text import KINDS, cut_private, training_sentences
 from models.text.vocabulary import EOS, Vocabulary
 
@@ -142,7 +143,7 @@ def _stream(sentences: Sequence[list[str]], words: Vocabulary, purpose: str) -> 
     stream = torch.tensor(words.token_stream(sentences), dtype=torch.int64)
     if not (stream > EOS).any():
         raise DatasetError(
-            f"the device's text must have a word of the vocabulary to {purpose}; "
-            "`sotto-client doctor` with --data says what there is"
+            f"the device's text must have a word of the vocabulary to {purpose}; its letters are "
+            f"{letters_told(sentences)}; `sotto-client doctor` with --data says what there is"
         )
     return stream

@@ -11,7 +11,7 @@ from pathlib import Path
 from edge_client.datasets.text_set import LEAST_TO_SPLIT, DatasetError, split_in_order
 from edge_client.owner.finding import Finding
 from edge_client.owner.typed_text import StoredText, TextSettings, read_texts
-from models.text.languages import WITHOUT_BLANKS, likely_language, scripts, scripts_told
+from models.text.languages import likely_language, scripts, scripts_told, unparted_share
 from models.text.private_text import KINDS, Kind, cut_private, training_sentences
 from models.text.vocabulary import Vocabulary
 from models.text.words import UNK_WORD
@@ -84,7 +84,7 @@ def _language(own: _OwnWords) -> Finding:
     if not shares:
         return Finding("language", True, "no word to tell it by")
     told = f"{language}; letters: {scripts_told(typed)}"
-    joined = sum(share for script, share in shares.items() if script in WITHOUT_BLANKS)
+    joined = unparted_share(typed)
     if joined > 1 / 2:
         told += (
             "; this writing has no blanks between words, so that whole sentences are read as one "
@@ -95,7 +95,7 @@ def _language(own: _OwnWords) -> Finding:
 
 def _known(own: _OwnWords, words: Vocabulary, list_name: str) -> Finding:
     open_count = own.open_words.total()
-    known = sum(count for word, count in own.open_words.items() if word in words)
+    known = sum(count for word, count in own.open_words.items() if _is_known(word, words))
     if not open_count:
         return Finding("known words", False, "the text has no words, or only such as are cut")
     told = f"{list_name} has {known:,} of {open_count:,} words ({known / open_count:.1%})"
@@ -105,6 +105,11 @@ def _known(own: _OwnWords, words: Vocabulary, list_name: str) -> Finding:
             "whose word list is of the text's language"
         )
     return Finding("known words", known > 0, told)
+
+
+def _is_known(word: str, words: Vocabulary) -> bool:
+    parts = words.parts([word])
+    return bool(parts) and all(part in words for part in parts)
 
 
 def _cut_told(cut: Counter[Kind], limits: TextSettings) -> str:
@@ -121,7 +126,7 @@ def _enough(
         word in words and word != UNK_WORD
         for stored in train
         for sentence in training_sentences(stored.text, limits.keep)
-        for word in sentence
+        for word in words.parts(sentence)
     )
     if not trains:
         return Finding("enough", False, "no: no text to train on has a word of the word list")

@@ -70,7 +70,7 @@ def language_list(languages: Sequence[str], size: int) -> Vocabulary:
     """
     counts: dict[str, float] = defaultdict(float)
     for language in languages:
-        for word, frequency in _frequencies(language).items():
+        for word, frequency in _frequencies(language, size).items():
             counts[word] += frequency / len(languages)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
     emoji = list(islice(filter(is_emoji, ranked), min(_EMOJI_COUNT, size // 10)))
@@ -98,13 +98,19 @@ def check_languages(languages: Sequence[str]) -> None:
             )
 
 
-def _frequencies(language: str) -> Mapping[str, float]:
-    """Return words as text is read, spelt as a strip shows them, with their frequencies."""
+def _frequencies(language: str, size: int) -> Mapping[str, float]:
+    """Return words as text is read, spelt as a strip shows them, with their frequencies.
+
+    Far more than ``size`` where there are, until the emoji are among them.
+    """
     code = _code(language)
     spelling = german_spelling() if code == "de" else {}
     elided = _ELIDED.get(code, "").split()
     found: dict[str, float] = defaultdict(float)
+    emoji = set[str]()
     for entry, frequency in _entries(code):
+        if len(found) > 2 * size and len(emoji) > _EMOJI_COUNT:
+            break
         if entry in elided:
             found[f"{entry}'"] += frequency
             if entry not in _STAY:
@@ -112,6 +118,7 @@ def _frequencies(language: str) -> Mapping[str, float]:
         match split_sentences(_FOLDED_END.sub("ς", entry)):
             case [[word]] if word != UNK_WORD:
                 found[spelling.get(word, word)] += frequency
+                emoji.update([word] if is_emoji(word) else [])
     return found
 
 

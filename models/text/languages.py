@@ -64,11 +64,6 @@ def primary(tag: str) -> str:
     return tag.partition("-")[0].lower()
 
 
-def unparted_share(words: Mapping[str, int]) -> float:
-    """Return the share of writing without blanks among the letters of counted words, in [0, 1]."""
-    return sum(share for name, share in scripts(words).items() if name in WITHOUT_BLANKS)
-
-
 def scripts(words: Mapping[str, int]) -> dict[str, float]:
     """Return the share of each script among the letters of counted words, largest first."""
     found: Counter[str] = Counter()
@@ -86,10 +81,20 @@ def scripts_told(words: Mapping[str, int]) -> str:
 
 
 def letters_told(sentences: Iterable[Sequence[str]]) -> str:
-    """Return the scripts of a text's words, hidden ones aside, as `scripts_told` does."""
+    """Return the scripts of a text's words, hidden ones aside, as `scripts_told` does.
+
+    Writing without blanks is said to be such: nothing of it can be learnt.
+    """
     words = Counter(word for sentence in sentences for word in sentence)
     del words[UNK_WORD]
-    return scripts_told(words) or "none"
+    told = scripts_told(words) or "none"
+    is_unparted = unparted_share(words) > 1 / 2
+    return f"{told}, writing without blanks between words" if is_unparted else told
+
+
+def unparted_share(words: Mapping[str, int]) -> float:
+    """Return the share of writing without blanks among the letters of counted words, in [0, 1]."""
+    return sum(share for name, share in scripts(words).items() if name in WITHOUT_BLANKS)
 
 
 def likely_language(words: Mapping[str, int]) -> str | None:

@@ -26,6 +26,8 @@ MARKS = (
     "\u0c81-\u0c83\u0cbc\u0cbe-\u0cd6\u0ce2\u0ce3"  # Kannada
     "\u0d00-\u0d03\u0d3b\u0d3c\u0d3e-\u0d4d\u0d57\u0d62\u0d63"  # Malayalam
     "\u0d81-\u0d83\u0dca-\u0ddf\u0df2\u0df3"  # Sinhala
+    "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ecd"  # Thai, Lao
+    "\u0f71-\u0f84\u0f8d-\u0fbc\u102b-\u103e\u17b4-\u17d3\u17dd"  # Tibetan, Burmese, Khmer
     "\u200c\u200d"  # joiners inside Persian and Indian words
 )
 """Marks that belong to the letter before them; most accents of Latin compose with theirs."""

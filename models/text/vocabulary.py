@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from models.text.letters import is_emoji
+from models.text.letters import is_emoji, is_unparted
 from models.text.words import EOS_WORD, UNK_WORD, as_read, may_be_word
 
 UNK = 0
@@ -100,8 +100,8 @@ class Vocabulary:
     def parts(self, words: Iterable[str]) -> list[str]:
         """Return typed words as the list reads them.
 
-        An elided word stands apart from the one it leans on; an emoji that the list lacks is
-        passed over, as other signs are.
+        An elided word stands apart from the one it leans on. An emoji that the list lacks is
+        passed over, as other signs are, and so is writing without blanks between words.
         """
         if self.is_exact:
             return list(words)
@@ -109,7 +109,7 @@ class Vocabulary:
         for word in words:
             if word in rows:
                 found.append(word)
-            elif not is_emoji(word):
+            elif not (is_emoji(word) or is_unparted(word)):
                 head, rest = self.elision(word)
                 found += [head, *self.parts([rest])] if head else [word]
         return found
@@ -123,7 +123,7 @@ class Vocabulary:
         return word[:at], word[at:]
 
     def read(self, sentences: Iterable[Sequence[str]]) -> Iterator[list[str]]:
-        """Yield the `parts` of each sentence; one of unlisted emoji alone is passed over."""
+        """Yield the `parts` of each sentence; one of which nothing is left is passed over."""
         for sentence in sentences:
             parts = self.parts(sentence)
             if parts or not sentence:

@@ -62,7 +62,7 @@ def test_the_page_reaches_the_same_words_at_the_same_cost() -> None:
     words = sorted(VOCABULARY.words[2:])
     typed = [slipped(draw, draw.choice(words)) for _ in range(300)]
 
-    for languages in (["en"], ["fr"]):
+    for languages in (["en"], ["fr"], ["de"], ["tr"], ["hr"]):
         found = ask_page(reached={"list": words, "languages": languages, "cases": typed})
         tree, layout = WordTree(words), Layout(languages)
         for one, reached in zip(typed, found["reached"], strict=True):
@@ -111,3 +111,26 @@ def test_the_page_offers_the_same_corrections() -> None:
         assert strip == places, case["text"]
     kinds = [slot.kind for strip in native for slot in vars(strip).values() if slot]
     assert kinds.count("correction") > 30
+
+
+def test_the_page_suggests_the_same_in_other_languages() -> None:
+    words = ("<unk>", "<eos>", "l'", "j'", "heure", "homme", "ai", "Haus", "Häuser", "groß", "👍")
+    listed = Vocabulary((*words, "ılık", "iyi", "שלום", "weg", "Weg"))
+    scores = -np.log(np.arange(2, len(listed) + 2, dtype=np.float32))
+    texts = (
+        *("je l'ho", "L’", "L'HO", "l'huree", "jai", "das ha", "das Häusr", "ein gross", "😀 ha"),
+        *("我们", "see 明天", "สวัสดี", "ilık", "ILI", "iy", "שָׁלו", "a" * 100_000, "we", "👍 "),
+    )
+    cases, native = [], []
+    for language in ("fr", "de", "tr"):
+        keyboard = Keyboard(Constant(scores), listed, languages=[language], blocked=())
+        native += [keyboard.suggest(text) for text in texts]
+        cases.append({"list": listed.words, "languages": [language], "models": [scores.tolist()]})
+        rules = {"never": [0, 1], "blocked": [], "offensive": [], "isAllowed": False}
+        cases[-1]["cases"] = [{"model": 0, "text": text, "kept": [], **rules} for text in texts]
+
+    found = [strip for case in cases for strip in ask_page(offers=case)["offers"]]
+
+    for text, strip, expected in zip(texts * 3, found, native, strict=True):
+        assert strip == {place: slot and vars(slot) for place, slot in vars(expected).items()}, text
+    assert any(slot and slot.text == "l'homme" for strip in native for slot in vars(strip).values())

@@ -51,11 +51,22 @@ TEXTS = (
     "x" * 1200 + " " + "y" * 1200 + " we s",
     "cafe\u0301" + "\u0315\u0300" * 40 + "s",
     "a" + "\u0315\u0300" * 5000 + " we s",
+    "नमस्ते दुनिया कै",
+    "তুমি கேமரா కెమెరా ക്യാമറ",
+    "שָׁלוֹם עוֹלָ",
+    "مَرْحَبًا مرحـبا كيفَ",
+    "می‌خواهم می‌خ",
+    "สวัสดี ຂອບໃຈ ကျေးဇူး សួស្តី བཀྲ་ཤིས",
+    "Il s’appelle L'HO",
+    "İSTANBUL ısı",
+    "👍🏽❤️ 🤷🏽‍♀️ 👩‍👩‍👧 ❤️‍🔥 ☺ ★ a👍b 😀",
+    "n\u0304o p\u0308 z\u0337a\u0337l",
     "<" + "\u0301" * 40 + "> e" + "\u0301" * 40 + "😀" * 40,
 )
 _PIECES = (
     *"aZé'’ .!?…-_@/:<>~\n\t019½ſıİΣßǆ",
     *("www.", ".com", "://", "e\u0301", "<#>", ":p", "don't", "the ", "I ", "😀", "...", "你好"),
+    *("\u0e35", "\u093f", "\u200d", "\ufe0f", "\u05b8ש", "İ", "♀", "👍", "l'"),
 )
 
 
@@ -111,10 +122,11 @@ def test_words_are_cased_as_the_library_cases_them() -> None:
     old = unicodedata.ucd_3_2_0  # of newer letters Node and this Python may know different cases
     lower = [chr(code) for code in range(0x1FFFF) if old.category(chr(code)) == "Ll"]
     lower = [one for one in lower if one not in "ƛɤ"]  # these got their capitals in Unicode 16
-    words = ["the", "i", "i'll", "straße", "ǆep", "ᾳδω", "აბ", "", *(f"{one}a" for one in lower)]
+    special = ["the", "i", "i'll", "straße", "ǆep", "ᾳδω", "აბ", "", "Haus", "iyi", "ısı", "👍"]
+    words = [*special, *(f"{one}a" for one in lower)]
     begun = ("", "t", "T", "TH", "Th", "1", "É", "ǅ")
     cases = [
-        *itertools.product(words[:8], begun, (True, False), (["en-GB"], ["de"], [])),
+        *itertools.product(special, begun, (True, False), (["en-GB"], ["de"], ["tr"], [])),
         *((word, "", True, []) for word in words),
     ]
 

@@ -88,6 +88,52 @@ def test_frequent_words_come_first_equal_ones_by_alphabet_and_hidden_ones_never(
     assert vocabulary.words == ("<unk>", "<eos>", "c", "a", "b")
 
 
+def test_a_list_shows_words_with_capitals_that_typed_text_finds_without() -> None:
+    german = Vocabulary(("<unk>", "<eos>", "der", "Haus", "Straße", "weg", "Weg"))
+
+    assert german.encode(["haus", "Haus", "straße", "strasse"]) == [3, 3, 4, 4]
+    # "weg" is a word of its own, so "Weg" is found as it is written.
+    assert german.typed == ("<unk>", "<eos>", "der", "haus", "straße", "weg", "Weg")
+    assert decode_vocabulary(german.to_bytes()).words == german.words
+
+
+def test_a_turkish_capital_finds_the_word_with_the_dotless_letter() -> None:
+    turkish = Vocabulary(("<unk>", "<eos>", "ılık", "kin", "kın"))
+
+    # "Ilık" and "ILIK" are lower-cased to these; "kin" is a word itself.
+    assert turkish.encode(["ılık", "ilik", "kin", "kın"]) == [2, 2, 3, 4]
+
+
+def test_a_word_that_leans_on_the_next_is_read_apart_from_it() -> None:
+    french = Vocabulary(("<unk>", "<eos>", "l'", "qu'", "heure", "il", "aujourd'hui", "d'"))
+
+    parts = french.parts(["l'heure", "qu'il", "d'aujourd'hui", "aujourd'hui", "l'xyz", "o'clock"])
+
+    assert parts == [
+        *("l'", "heure", "qu'", "il", "d'", "aujourd'hui", "aujourd'hui", "l'", "xyz", "o'clock")
+    ]
+    assert [french.elision(begun) for begun in ("l'he", "l'", "aujourd'h", "il")] == [
+        *(("l'", "he"), ("l'", ""), ("", "aujourd'h"), ("", "il"))
+    ]
+
+
+def test_unlisted_emoji_and_writing_without_blanks_leave_no_trace() -> None:
+    vocabulary = Vocabulary(("<unk>", "<eos>", "hi", "👍"))
+
+    stream = vocabulary.token_stream([["hi", "😀", "👍"], ["😀", "我们看海"], ["hi", "zzz"], []])
+
+    assert list(stream) == [2, 3, EOS, 2, UNK, EOS, EOS]
+
+
+def test_published_tokens_are_taken_as_they_are() -> None:
+    counted = build_vocabulary([["The", "the", "l'", "Paris", "♥"]])
+
+    assert counted.encode(["The", "the", "paris"]) == [
+        *(counted.words.index("The"), counted.words.index("the"), UNK)
+    ]
+    assert counted.parts(["l'heure", "❤", "海"]) == ["l'heure", "❤", "海"]
+
+
 def test_without_a_size_every_word_is_taken() -> None:
     assert len(build_vocabulary([["b", "a"], ["c"]])) == 5
 

@@ -85,7 +85,41 @@ def test_no_run_of_marks_is_put_into_order_that_is_longer_than_any_language_has(
 
     # The word's own 5 characters (its last is the first mark), 29 marks more, and what follows.
     assert [len(call.args[1]) for call in spy.call_args_list] == [5 + 29 + 2 + 50 + 4]
-    assert words == ["café", "au", "lait"]
+    first, *emoji, last = words
+    assert (first[:4], first[-2:], len(first), last) == ("café", "au", 4 + 29 + 2, "lait")
+    assert emoji == ["\U0001f600"] * 50
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("नमस्ते दुनिया", ["नमस्ते", "दुनिया"]),  # vowel signs stay on their letters
+        ("তুমি কেমন", ["তুমি", "কেমন"]),
+        ("می‌خواهم", ["می‌خواهم"]),  # a joiner inside a Persian word
+        ("שָׁלוֹם עולם", ["שלום", "עולם"]),
+        ("مَرْحَبًا مرحـبا", ["مرحبا", "مرحبا"]),
+        ("İstanbul ISPARTA", ["istanbul", "isparta"]),
+        ("n\u0304 n\u0304o", ["n\u0304", "n\u0304o"]),  # no letter has both
+        ("p\u0308 Über", ["p\u0308", "über"]),
+        ("Straße ὈΔΥΣΣΕΎΣ", ["straße", "ὀδυσσεύς"]),
+    ],
+)
+def test_words_of_other_writing_are_read_whole(text: str, words: list[str]) -> None:
+    assert tokenise(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ok👍good", ["ok", "👍", "good"]),
+        ("👍🏽 ❤️ ☺", ["👍", "❤", "☺"]),  # a tone of skin and a form make no other word
+        ("🤷🏽‍♀️ 🤷‍♂️", ["🤷", "🤷"]),
+        ("👩‍👩‍👧 ❤️‍🔥", []),  # what is joined is another sign
+        ("★ © →", []),
+    ],
+)
+def test_an_emoji_is_a_word(text: str, words: list[str]) -> None:
+    assert tokenise(text) == words
 
 
 @given(st.text(max_size=200))

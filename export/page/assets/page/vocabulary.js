@@ -1,6 +1,6 @@
 /** A list of words, <unk> and <eos> first, as models/text/vocabulary.py reads it. */
 
-import { isEmoji } from "./letters.js";
+import { isEmoji, isUnparted } from "./letters.js";
 import { asRead } from "./text.js";
 
 const UNK = 0;
@@ -44,11 +44,11 @@ export class Vocabulary {
     return this.#rows.get(word) ?? UNK;
   }
 
-  /** Return typed words as the list reads them: elided ones apart, no emoji that it lacks. */
+  /** Return typed words as the list reads them, as Vocabulary.parts says. */
   parts(words) {
     return words.flatMap((word) => {
       if (this.has(word)) return [word];
-      if (isEmoji(word)) return [];
+      if (isEmoji(word) || isUnparted(word)) return [];
       const [head, rest] = this.elision(word);
       return head ? [head, ...this.parts([rest])] : [word];
     });
