@@ -157,10 +157,11 @@ def _until(runs: Mapping[str, Sequence[RunRecord]]) -> dict[str, object]:
 
 
 def _heading(table: TableDefinition, command: str, people: int) -> Iterator[str]:
+    everybody = f"Each of {people} people" if people else "Everybody"
     yield f"# {table.title}"
     yield ""
     yield (
-        f"Made by `{command}` with the preset `{table.preset}`. Each of {people} people is "
+        f"Made by `{command}` with the preset `{table.preset}`. {everybody} is "
         "measured on the newest fifth of their own messages, which nobody trained on; figures in "
         "per cent, mean ± sample standard deviation over the seeds. Recall is over typed words. "
         "*Lose*: people who save fewer keys than with the shared model, and the most that one of "
