@@ -20,7 +20,7 @@ from edge_client.personalisation.adapted import Comparison, comparison_of
 from edge_client.personalisation.own_model import own_model
 from edge_client.training.new_client import Fitted, NewClientFit
 from export.runtime.word_index import WordIndex
-from models.networks.flat_parameters import load_parameters
+from models.networks.flat_parameters import load_parameters, parameters_sha256
 from models.networks.registry import WordNetwork, build_network, word_network
 from models.plan.plan import Plan, plan_schema
 from models.settings.hypernetwork import EmbeddingFitSettings
@@ -64,9 +64,12 @@ def with_people(table: TableDefinition, folder: Path, data: Path | None, final: 
     start = starting_parameters(config, plan) if adapts else None
     measured = measure_people(plan, people, shared, start, folder / PEOPLE_FILE)
     own = {one.client: msgspec.to_builtins(one) for one in measured}
-    floors = baseline_figures(people) if adapts else {}
-    rounds = rounds_with(folder, *CURVE)
-    return Outcome(final=dict(final), rounds=rounds, more={"people": own, "floors": floors})
+    more: dict[str, object] = {"people": own}
+    if start is not None:
+        # A start that ships may be replaced by a better one under the same name.
+        more["start_sha256"] = parameters_sha256(start).hex()
+        more["floors"] = baseline_figures(people)
+    return Outcome(final=dict(final), rounds=rounds_with(folder, *CURVE), more=more)
 
 
 def by_time(config: SimulationConfig, data: Path | None) -> TextPopulation:

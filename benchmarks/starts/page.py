@@ -66,6 +66,9 @@ def write_people(
     )
     people = next((len(_people(run)) for run in runs.get(SHARED, ())), 0)
     page = [*_heading(table, command, people), *_table(lines)]
+    starts = {run.more["start_sha256"] for run in runs.get(SHARED, ())}
+    if starts:
+        page += ["", f"SHA-256 of the start's parameters: {', '.join(sorted(starts))}."]
     if until:
         page += ["", *_rounds(until)]
     if missing:

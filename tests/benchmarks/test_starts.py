@@ -46,8 +46,9 @@ def test_the_page_counts_who_loses_and_names_what_is_missing(tmp_path: Path) -> 
     # Of two people one saves 45 keys instead of 40, the other 37.
     people = {"a": person("a", 55), "b": person("b", 63)}
     floors = {"unigram": floor, "bigram": floor}
+    more = {"people": people, "floors": floors, "start_sha256": "ab" * 32}
     runs = {
-        SHARED: [run(SHARED, [90.0, 70.0, 60.0], people=people, floors=floors)],
+        SHARED: [run(SHARED, [90.0, 70.0, 60.0], **more)],
         BEFORE: [run(BEFORE, [100.0, 75.0, 80.0])],
     }
 
@@ -62,6 +63,7 @@ def test_the_page_counts_who_loses_and_names_what_is_missing(tmp_path: Path) -> 
     assert "| all: adapted, own words | 10.00 | 30.00 | 51.00 | 0.0 | 0.0 | 1 |" in page
     assert "| start alone | 10.00 | 20.00 | 30.00 | 2.0 | 10.0 | 1 |" in page
     assert f"| {BEFORE} |  |  | 37.50 |  |  | 1 |" in page
+    assert f"parameters: {'ab' * 32}." in page
     assert "is 75.0" in page
     assert f"- {SHARED}, seed 1: 20" in page
     assert f"{SHARED}, seed 2; {SHARED}, seed 3; " in page
