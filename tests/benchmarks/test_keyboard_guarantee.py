@@ -61,10 +61,12 @@ def test_few_people_get_the_noise_and_the_step_of_a_deployed_cohort(cell: Cell) 
     strength = deployed.aggregation.attention_strength  # type: ignore[union-attr]  # checked next
     assert isinstance(config.aggregation, AttentiveSettings)
     assert isinstance(config.privacy, PaperServerNoise)
+    clipping_norm = deployed.privacy.clipping_norm
+    assert clipping_norm is not None
 
     # One person among M places moves a mean by e^κ C / (M - 1 + e^κ) at most.
     places, most = promise(cell).slot_count, math.exp(strength)
-    reach = most * deployed.privacy.clipping_norm / (places - 1 + most)
+    reach = most * clipping_norm / (places - 1 + most)
     step = deployed.aggregation.server_step_size
     noise = step * cell.noise_multiplier * reach
     assert config.privacy.randomisation_magnitude == pytest.approx(noise, rel=0.01)
