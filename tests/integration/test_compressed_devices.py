@@ -97,8 +97,8 @@ def test_releases_that_come_as_what_changed_end_where_a_simulation_does_though_o
     federation = make_federation(cap=3, cohort=2, quorum=2, tables=MOVES)
     federation.start()
     devices = make_devices(federation, 2)
-    for device in devices:
-        device.start(is_forked=False)
+    devices[0].start(is_forked=False)  # Its training process is its own child, which ends with it.
+    devices[1].start()
     await_rounds(federation, 1)
     # The second round may have begun with what was held; the third finds out, and starts whole.
     agent = devices[0].process

@@ -73,11 +73,11 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         federation.stop()
 
 
-def test_sixty_superseded_uploads_hold_one_descriptor_and_no_deleted_block(
+def test_twenty_superseded_uploads_hold_one_descriptor_and_no_deleted_block(
     door: Door, tmp_path: Path
 ) -> None:
     lines: list[Line] = []
-    for number in range(60):
+    for number in range(20):
         door.device.open_upload(door.lease, number.to_bytes(16, "big"), door.lease.upload_bytes)
         line = Line(port_of(door.device.invite.device_address), door.certificate(tmp_path))
         piece = pb.UploadChunk(lease_nonce=door.lease.nonce, data=bytes(1000))
@@ -95,7 +95,7 @@ def test_sixty_superseded_uploads_hold_one_descriptor_and_no_deleted_block(
     )
     time.sleep(0.2)
     assert door.uploads_held() == (0, 0)
-    assert len(lines) == 60
+    assert len(lines) == 20
 
 
 def test_a_device_has_eight_calls_at_a_time(door: Door, tmp_path: Path) -> None:
