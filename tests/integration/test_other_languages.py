@@ -1,0 +1,87 @@
+"""From a language's word list to suggestions: a start, a simulated round, an exported bundle."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from export.cli import main as export
+from models.compression.packed_model import read_packed
+from models.text.vocabulary import load_vocabulary
+from server.cli import main as server
+from server.config.federation import read_config
+from simulation.cli import main as simulate
+
+TEXT = """\
+Guten Morgen, wie geht es dir heute?
+Das Haus in der Straße ist sehr groß.
+Wir gehen am Abend nach Hause.
+Ich weiß, dass du morgen kommst!
+"""
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """Return a folder of three people who write the same all the time."""
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for name in ("anke", "jens", "ute"):
+        (folder / f"{name}.txt").write_text(TEXT * 40)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_german_keyboard_from_its_list_to_its_suggestions(
+    text: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Enough for a list of this size; the rest is read for rarer emoji.
+    monkeypatch.setattr("models.data.language_lists._READ_ENTRIES", 5000)
+    first, second = tmp_path / "first", tmp_path / "second"
+    tiny = ["--preset", "keyboard-tiny", "--language", "de"]
+
+    # The list is made beside the settings, and nothing to start from is promised.
+    assert server(["init", str(first), *tiny]) == 0
+    told = capsys.readouterr().out
+    assert "no start of language de ships with sotto" in told
+    words = first / "de-2k.txt"
+    listed = load_vocabulary(words)
+    assert {"Haus", "Straße", "groß", "weiß", "dass"} < set(listed.words)
+    assert "Robyn Speer" in (first / "de-2k.NOTICE").read_text()
+
+    # A start is learnt on it, which a federation of the language takes.
+    packed = tmp_path / "german.sotto"
+    given = ["--text", str(text), "--words", str(words), "--language", "de", "--pack", str(packed)]
+    size = ["--width", "64", "--epochs", "60"]
+    assert simulate(["start", *given, *size, "--out", str(tmp_path / "start")]) == 0
+    assert read_packed(packed).description.vocabulary.languages == ("de",)
+    assert server(["init", str(second), *tiny, "--start", str(packed)]) == 0
+    assert read_config(second / "federation.toml").start_from == str(packed)
+
+    # One round is simulated from it, and what comes out is exported.
+    settings = {
+        "data": '{dataset = "folder", partition = "users"}',
+        "vocabulary": f'{{path = "{words}", size = 2000, languages = ["de"]}}',
+        "model.vocabulary_size": "2000",
+        "model.hidden_size": "64",
+        "training.learning_rate": "0.1",
+        "start_from": f'"{packed}"',
+    }
+    changed = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    run = tmp_path / "run"
+    asked = ["run", "keyboard-tiny", "--data", str(text), "--rounds", "1", "--workers", "1"]
+    assert simulate([*asked, *changed, "--out", str(run)]) == 0
+    assert export(["keyboard", str(run), "--out", str(tmp_path / "bundle")]) == 0
+    capsys.readouterr()
+
+    def suggested(typed: str) -> list[str]:
+        assert export(["suggest", str(tmp_path / "bundle"), typed, "--json"]) == 0
+        return [one["word"] for one in json.loads(capsys.readouterr().out)["suggestions"]]
+
+    assert suggested("ich weiß, ")[0] == "dass"
+    assert suggested("das H")[0] == "Haus"
+    assert suggested("das Haus in der ")[0] == "Straße"
+    assert export(["inspect", str(tmp_path / "bundle"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["languages"] == "de"
