@@ -41,9 +41,9 @@ from server.closing.masked_totals import MaskedTotals
 from server.config.plans import make_plan
 from server.helper.folder import HelperFolder, admit_helper, found_helper
 from server.helper.settings import HelperSettings
+from tests.forking import CONTEXT
 from tests.integration.device import Device, enrol_as, plan_of
 from tests.integration.federation import Federation, free_ports, settings
-from tests.forking import CONTEXT
 
 # Noise so small that a model shows what was summed; the budgets are as large.
 _PRIVACY = """

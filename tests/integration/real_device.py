@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from edge_client.cli import main
-from tests.integration.federation import Federation
 from tests.forking import ForkedCommand
+from tests.integration.federation import Federation
 
 LIMIT_S = 110.0
 Found = TypeVar("Found")
