@@ -38,11 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-class ByFile(LoadGroupScheduling):
+class ByFile(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types
     """Each file's tests, or each group's, in one worker, which makes what they share once."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return super()._split_scope(nodeid).partition("::")[0]
+        scope: str = super()._split_scope(nodeid)
+        return scope.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:

@@ -139,7 +139,7 @@ def real_devices(federation: MaskedFederation, folder: Path, count: int) -> list
     devices = []
     for number, invite in enumerate(federation.invite(count)):
         device = RealDevice(folder / invite.stem, TEXTS[number % 3] + "the train " * number + "\n")
-        device.enrol(invite, is_forked=True)
+        device.enrol(invite)
         devices.append(device)
     return devices
 
