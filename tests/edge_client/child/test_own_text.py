@@ -135,6 +135,28 @@ def test_text_without_a_known_word_is_refused(tmp_path: Path, content: str) -> N
         training_examples(tmp_path, WORDS)
 
 
+@pytest.mark.parametrize(
+    ("content", "letters"),
+    [
+        ("до скорого", "its letters are Cyrillic 100 %; `sotto-client"),
+        ("我们去看海\n" * 20, "Chinese 100 %, writing without blanks between words; `sotto-client"),
+    ],
+)
+def test_text_in_letters_that_the_list_does_not_know_is_named(
+    tmp_path: Path, content: str, letters: str
+) -> None:
+    (tmp_path / "1.txt").write_text(content)
+
+    with pytest.raises(DatasetError, match=letters):
+        training_examples(tmp_path, WORDS)
+
+
+def test_writing_without_blanks_is_not_learnt_beside_other_text(tmp_path: Path) -> None:
+    (tmp_path / "1.txt").write_text("a 看海\n我们\nb zzz\n")
+
+    assert training_examples(tmp_path, WORDS).tolist() == [2, EOS, 3, 0, EOS]
+
+
 def test_missing_data_and_an_empty_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="is missing"):
         training_examples(tmp_path / "typed.jsonl", WORDS)

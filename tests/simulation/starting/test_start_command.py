@@ -151,14 +151,14 @@ def test_what_cannot_be_learnt_from_is_told_before_anything_is_made(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_language_without_a_shipped_list_needs_one(
+def test_a_language_without_blanks_has_no_start(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["--text", str(text), "--language", "de", "--out", str(tmp_path / "out")]
+    given = ["--text", str(text), "--language", "th", "--out", str(tmp_path / "out")]
 
     assert main(["start", *given]) == 1
 
-    assert 'no word list of language "de" ships with sotto' in capsys.readouterr().err
+    assert "got th: Thai has none" in capsys.readouterr().err
 
 
 def test_text_of_another_language_is_told(
@@ -166,11 +166,12 @@ def test_text_of_another_language_is_told(
 ) -> None:
     folder = tmp_path / "other"
     folder.mkdir()
-    (folder / "someone.txt").write_text("bis bald\n" * 20)
+    (folder / "someone.txt").write_text("до скорого\n" * 20)
 
     assert started("out", "--text", str(folder)) == 1
 
-    assert "all of its 32 are unknown; is it of this language?" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "all of its 32 are unknown; its letters are Cyrillic 100 %; is it of this" in told
 
 
 def _interrupt_after(steps: int) -> Callable[..., None]:
