@@ -7,13 +7,13 @@ import msgspec
 
 from models.compression.packed_model import check_language
 from models.text.vocabulary import SHIPPED_NAME, Vocabulary
-from privacy.foundation.atomic_files import READABLE, write_atomically
 from server.config.word_list import WordListSettings
+from simulation.config.run_files import take_up
 from simulation.figures.progress import tell
 from simulation.starting.finishing import Learnt, measure, release, write_packed
 from simulation.starting.steps_bar import StepsBar
 from simulation.starting.texts import NamedText, held_out, read_corpus
-from simulation.starting.training import Recipe, StoppedStartError, learn, step_count
+from simulation.starting.training import Recipe, learn, step_count
 
 _RECIPE_FILE = "start.json"
 _CHECKPOINT_FILE = "checkpoint.pt"
@@ -72,8 +72,9 @@ def learn_start(request: Request) -> Outcome:
     """Learn a start, or go on with one; measure, release and pack it.
 
     Raises:
-        StoppedStartError: If the folder holds another start, or one that cannot be gone on with.
-        ValueError: If a text, the word list or the language cannot be used.
+        StoppedStartError: If the folder holds a start that cannot be gone on with.
+        ValueError: If the folder holds another start, or a text, the word list or the language
+            cannot be used.
         OSError: If a file cannot be read or written.
     """
     check_language(request.language)
@@ -91,7 +92,11 @@ def learn_start(request: Request) -> Outcome:
         texts=corpus.facts,
         text_sha256=corpus.sha256,
     )
-    _take_up(request.out, recipe)
+    take_up(
+        request.out / _RECIPE_FILE,
+        msgspec.json.encode(recipe, order="deterministic"),
+        otherwise="a start of other settings, words or text",
+    )
     tell(
         f"{text.name}: {text.token_count:,} tokens, {text.unknown_words:.1%} of its words unknown, "
         f"read {text.times} times an epoch"
@@ -126,17 +131,3 @@ def _word_list(request: Request) -> tuple[WordListSettings, Vocabulary]:
         )
     words = WordListSettings(name=SHIPPED_NAME, size=10_000)
     return words, words.load()
-
-
-def _take_up(folder: Path, recipe: Recipe) -> None:
-    """Record what a folder's start is, or check that it holds this one."""
-    path = folder / _RECIPE_FILE
-    encoded = msgspec.json.format(msgspec.json.encode(recipe, order="deterministic"))
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, encoded, mode=READABLE)
-    elif path.read_bytes() != encoded:
-        raise StoppedStartError(
-            f"{folder} holds a start of other settings, words or text; give another --out, or "
-            "remove the folder"
-        )
