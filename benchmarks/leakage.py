@@ -34,7 +34,7 @@ from simulation.config.simulation import SimulationConfig, config_from, read_tab
 from simulation.figures.progress import ProgressReport
 from simulation.population.text import build_text_population
 from simulation.runs.runner import RunOptions, run_simulation
-from simulation.workers.processes import processor_count
+from simulation.workers.processors import processor_count
 
 NAME = "leakage"
 PRESET = "keyboard-tiny"

@@ -43,7 +43,7 @@ from simulation.population.population import Population
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.tuning.candidate import Candidate, Deployment, promise_of
 from simulation.tuning.trial import trial_tables
-from simulation.workers.processes import processor_count
+from simulation.workers.processors import processor_count
 
 CLIENTS, LAYERS, WIDTH = 100, 6, 20_000
 STRENGTHS = (0.0, 0.5, 1.0, 2.0)

@@ -20,6 +20,8 @@ The object stores have 100 MiB a node.
 """
 
 import multiprocessing
+import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -78,6 +80,11 @@ MEASUREMENTS: dict[str, Callable[[int], dict[str, float]]] = {
 }
 
 
+def _speak_on_stderr() -> None:
+    """Let what Ray prints of a killed node, also in its own processes, stay out of the figures."""
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+
 def main() -> None:
     """Measure and print."""
     parser = benchmark_parser(__doc__, quick="three rounds of a hundred clients, not ten")
@@ -88,7 +95,7 @@ def main() -> None:
         if arguments.only in (None, name):
             # Ray reads its settings once a process.
             context = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(1, mp_context=context) as fresh:
+            with ProcessPoolExecutor(1, context, _speak_on_stderr) as fresh:
                 figures |= fresh.submit(measure, 3 if arguments.quick else 10).result()
     show_figures(figures, "Ray", as_json=arguments.json)
 

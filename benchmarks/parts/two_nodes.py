@@ -11,15 +11,28 @@ from unittest.mock import patch
 
 import ray._private.ray_constants
 import ray._private.utils
+from ray._private.node import Node
 from ray.cluster_utils import Cluster
 
+_RAYS_START_RAYLET = Node.start_raylet
 _OBJECT_STORE_BYTES = 100 << 20
 _STARTS = 3
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_AUTH_MODE": "disabled",
+    # A worker that starts slowly on a busy machine is not given up.
+    "RAY_worker_register_timeout_seconds": "600",
 }
+# Ray aborts a node whose agents do not say within 15 s where they listen. These say that they do
+# not, since what they listen with is not installed; so their files may lie there from the start.
+_AGENTS_FILES = (
+    "metrics_agent_port",
+    "metrics_export_port",
+    "dashboard_agent_listen_port",
+    "runtime_env_agent_port",
+)
+_NOWHERE = "-1"
 
 
 class TwoNodes:
@@ -42,6 +55,12 @@ class TwoNodes:
         except Exception:
             self.stop()
             raise
+        self._common = common
+
+    def renew(self) -> None:
+        """Start another second node, if the last was killed."""
+        if not self.second_is_alive:
+            self._second = self._cluster.add_node(**self._common)
 
     @property
     def address(self) -> str:
@@ -73,6 +92,9 @@ def two_nodes() -> Iterator[TwoNodes]:
         patch.object(ray._private.ray_constants, "ENABLE_RAY_CLUSTER", new=False),
         # It would leave the address in a folder that all users share.
         patch.object(ray._private.utils, "write_ray_address"),
+        # Two seconds of processor time, for a page that nobody asks for.
+        patch.object(Node, "start_api_server"),
+        patch.object(Node, "start_raylet", _start_raylet),
     ):
         try:
             nodes = _started(folder)
@@ -82,6 +104,12 @@ def two_nodes() -> Iterator[TwoNodes]:
                 nodes.stop()
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start_raylet(node: Any, *arguments: Any, **settings: Any) -> None:  # Ray's own.
+    for name in _AGENTS_FILES:
+        Path(node.get_session_dir_path(), f"{name}_{node.node_id}").write_text(_NOWHERE)
+    _RAYS_START_RAYLET(node, *arguments, **settings)
 
 
 def _started(folder: Path) -> TwoNodes:

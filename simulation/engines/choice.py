@@ -5,7 +5,7 @@ from functools import partial
 from simulation.engines.cluster import Cluster
 from simulation.workers.engine import Engine
 from simulation.workers.local import LocalWorkers
-from simulation.workers.processes import processor_count
+from simulation.workers.processors import processor_count
 
 
 def engine_on(cluster: Cluster | None) -> Engine:

@@ -12,13 +12,13 @@ import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from simulation.engines.installed import Installed, difference, installed
-from simulation.workers.processes import processor_count
+from simulation.workers.processors import processor_count
 
 _CONNECT_S = 5.0
 _LONGEST_PLACE = 22
@@ -123,6 +123,19 @@ def live_nodes() -> list[Mapping[str, Any]]:  # Ray's own description.
     ]
 
 
+def ask_nodes(function: Callable[[], object]) -> list[Any]:  # Ray's own references.
+    """Have every node that is up call a function, whatever else it does; return what will come."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    remote = _ray().remote(num_cpus=0, max_retries=0)(function)
+    return [
+        remote.options(
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+        ).remote()
+        for node in live_nodes()
+    ]
+
+
 def _ray() -> Any:  # Ray's functions are hardly typed.
     try:
         import ray
@@ -211,15 +224,7 @@ def _check_nodes(ray: Any, address: str) -> None:
             return {"host": socket.gethostname(), "sotto": f"({error})"}
         return installed()
 
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    remote = ray.remote(num_cpus=0)(what_is_installed)
-    asked = [
-        remote.options(
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        ).remote()
-        for node in live_nodes()
-    ]
+    asked = ask_nodes(what_is_installed)
     if not asked:
         raise EngineError(f"--address {address}: no node of the cluster has a processor")
     ours = installed()

@@ -18,6 +18,7 @@ from models.plan.plan import Plan
 from simulation.engines.cluster import Cluster, EngineError
 from simulation.engines.errands import Incoming, Outgoing
 from simulation.engines.remote_worker import RemoteWorker
+from simulation.engines.scratch import clear_nodes
 from simulation.figures.progress import tell
 from simulation.workers.engine import Terms, WorkerError
 from simulation.workers.jobs import Answer, Job
@@ -116,6 +117,7 @@ class Crew:
         self._buffers = buffers
         self._plan = terms.plan
         self._failed_starts = 0
+        self._has_lost = False
         self._hands = [self._new_hand() for _ in range(terms.worker_count)]
 
     def use(self, plan: Plan) -> None:
@@ -179,10 +181,14 @@ class Crew:
             hand.errands.clear()
 
     def close(self) -> None:
-        """End all workers."""
+        """End all workers, and remove what those leave on nodes that were killed at work."""
+        was_at_work = any(hand.errands for hand in self._hands)
         for hand in self._hands:
             ray.kill(hand.actor)
         self._hands = []
+        if was_at_work or self._has_lost:
+            clear_nodes()
+            self._has_lost = False
 
     def _new_hand(self) -> Hand:
         hand = Hand(self._actors.remote(*self._begun_with), None)
@@ -206,6 +212,7 @@ class Crew:
             self._failed_starts += 1
         if error.actor_init_failed or self._failed_starts > _MOST_STARTS * len(self._hands):
             raise WorkerError(f"a worker could not be started: {_last_line(error)}") from error
+        self._has_lost = True
         tell([f"a worker was lost, and another is started in its place: {_last_line(error)}"])
         # It may only be out of reach: it must not go on with what others do now.
         ray.kill(hand.actor)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from simulation.engines.cluster import EngineError, live_nodes
+from simulation.engines.scratch import clear_nodes
 
 _WAIT_S = 0.2
 _CANCEL_S = 5.0
@@ -63,6 +64,8 @@ class NodeTasks:
         self._keys: dict[Any, int] = {}  # By Ray's references, of two kinds.
         self._heard: dict[int, int] = {}  # Words of each task under way.
         self._count = 0
+        self._given_up: list[Any] = []  # References to interrupted tasks, which may still end.
+        self._was_killed = False
 
     def share(self, value: object) -> object:
         """Return what stands for a value among arguments: a node fetches it once."""
@@ -97,18 +100,28 @@ class NodeTasks:
         for reference in [one for one, its_key in self._keys.items() if its_key == key]:
             del self._keys[reference], self._heard[key]
             self._ray.cancel(reference)
+            self._given_up.append(reference)
 
     def cancel_all(self) -> None:
-        """Interrupt every task and wait until it has ended, which is forced where need be."""
-        left = list(self._keys)
-        self._keys.clear()
-        self._heard.clear()
-        for reference in left:
-            self._ray.cancel(reference)
-        if left:
-            _, left = self._ray.wait(left, num_returns=len(left), timeout=_CANCEL_S)
+        """Interrupt every task and wait until it has ended, which is forced where need be.
+
+        What a task left on its node that was killed, now or before, goes too.
+        """
+        for key in list(self._heard):
+            self.cancel(key)
+        left = self._wait_for(self._given_up)
         for reference in left:
             self._ray.cancel(reference, force=True)
+        self._wait_for(left)
+        if left or self._was_killed:
+            clear_nodes()
+
+    def _wait_for(self, ends: list[Any]) -> list[Any]:
+        """Wait a while for tasks to end, and return those that did not."""
+        if not ends:
+            return []
+        left: list[Any] = self._ray.wait(ends, num_returns=len(ends), timeout=_CANCEL_S)[1]
+        return left
 
     def _letters(self) -> "list[Letter]":
         from ray.exceptions import RayError
@@ -147,6 +160,7 @@ class NodeTasks:
         except (RayTaskError, RuntimeEnvSetupError, TaskUnschedulableError) as error:
             raise EngineError(f"the cluster cannot do its work: {error}") from error
         except RayError as error:
+            self._was_killed = True
             return Lost(key, _line(error))
         return Ended(key, result) if said == heard else Lost(key, _MISSING)
 

@@ -2,14 +2,11 @@
 
 It trains as a process of the local pool does, with the same parts, one thread and memory of the
 same alignment, so a client's result has the same bits. What a client keeps to itself lies in a
-folder of Ray's session while the errand lasts.
+folder of the node while the errand lasts.
 """
 
-import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +14,7 @@ from numpy.typing import NDArray
 from edge_client.descent.compute import prepare_compute
 from models.plan.plan import decode_plan
 from simulation.engines.errands import Incoming, Outgoing, Report, incoming, unpacked
+from simulation.engines.scratch import node_scratch
 from simulation.population.examples import ExampleArrays, SharedExamples
 from simulation.workers.jobs import Answer, Job, Setting, TrainerFactory
 from simulation.workers.process import Worker
@@ -59,8 +57,8 @@ class RemoteWorker:
             np.copyto(self._tensors.parameters.numpy(), parameters)
             self._received_in = call
         parcels = [parcel for group in errand for parcel in group]
-        with tempfile.TemporaryDirectory(prefix="sotto-", dir=_session_folder()) as folder:
-            jobs = unpacked(parcels, Path(folder))
+        with node_scratch() as folder:
+            jobs = unpacked(parcels, folder)
             for job, parcel in zip(jobs, parcels, strict=True):
                 if parcel.generated is not None:
                     np.copyto(self._tensors.generated[job.buffer].numpy(), parcel.generated)
@@ -91,11 +89,3 @@ def _named(job: Job, answer: Answer, parcel: Outgoing) -> Answer:
     for copy, path in ((theirs.state, ours.state), (theirs.optimiser, ours.optimiser)):
         failure = failure if copy is None else failure.replace(str(copy), str(path))
     return answer._replace(failure=failure)
-
-
-def _session_folder() -> str:
-    """Return the folder of this node's session, which goes with it whatever ends a worker."""
-    from ray._private import worker
-
-    node: Any = worker._global_node
-    return str(node.get_session_dir_path())

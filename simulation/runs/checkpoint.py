@@ -23,7 +23,7 @@ from privacy.foundation.atomic_files import READABLE, write_atomically
 from server.aggregation.noised_sums import weights_of_figures
 from server.releases.files import NewRelease, ReleaseFolder, StoredRelease
 from server.releases.publishing import release_round
-from simulation.config.run_files import read_run_file
+from simulation.config.run_files import read_run_file, take_up
 from simulation.figures.metrics import Figures, Value
 from simulation.figures.threshold import Threshold
 from simulation.rounds.federation import Start
@@ -69,19 +69,14 @@ class RunFolder:
         """Take up the folder, or make it and record what the run computes.
 
         Raises:
-            CheckpointError: If the folder holds another run.
+            RunFileError: If the folder holds another run.
         """
         self.folder = folder
-        path = folder / RUN_FILE
-        encoded = msgspec.json.format(msgspec.json.encode(description, order="sorted"))
-        if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, encoded, mode=READABLE)
-        elif path.read_bytes() != encoded:
-            raise CheckpointError(
-                f"{folder} holds a run with another configuration or seed; "
-                "give another --out, or remove the folder"
-            )
+        take_up(
+            folder / RUN_FILE,
+            msgspec.json.encode(description, order="sorted"),
+            otherwise="a run with another configuration or seed",
+        )
         self.releases = ReleaseFolder(folder / RELEASES_FOLDER)
         self.states = StateShelf(folder / STATES_FOLDER)
         self.optimisers = StateShelf(folder / OPTIMISERS_FOLDER)

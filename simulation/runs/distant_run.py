@@ -11,13 +11,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import msgspec
 
 from simulation.config.simulation import SimulationConfig
 from simulation.engines.node_tasks import Say
+from simulation.engines.scratch import node_scratch
 from simulation.figures.metrics import Figures, Value
 from simulation.figures.progress import Both
 from simulation.population.population import Population
@@ -70,8 +70,8 @@ def make_distant_run(
     """Make a run or what is left of it, and return how it ended."""
     say(Begun())
     try:
-        with _without_main(), TemporaryDirectory(prefix="sotto-run-") as scratch:
-            return _made(say, parcel, population, start, Path(scratch))
+        with _without_main(), node_scratch() as scratch:
+            return _made(say, parcel, population, start, scratch)
     except OSError as error:  # The node's disk is full.
         return Outcome(None, error, None)
 

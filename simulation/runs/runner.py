@@ -85,7 +85,7 @@ def run_simulation(
     give ``noise_keys``, to repeat calibrated noise.
 
     Raises:
-        CheckpointError: If the folder holds another run, or cannot be resumed.
+        CheckpointError: If the folder cannot be resumed; RunFileError if it holds another run.
         PopulationError: If the clients hold out nothing that the run could be followed by.
         SimulationError: If a round cannot be held.
         WorkerError: If a worker process died.

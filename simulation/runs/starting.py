@@ -9,7 +9,7 @@ from simulation.engines.node_tasks import NodeTasks
 from simulation.figures.progress import ManyProgress, ProgressReport, Show
 from simulation.runs.cluster_starter import ClusterStarter
 from simulation.runs.whole_run import LocalStarter, RunStarter
-from simulation.workers.processes import processor_count
+from simulation.workers.processors import processor_count
 
 
 class Place(NamedTuple):

@@ -12,7 +12,6 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from privacy.foundation.atomic_files import write_atomically
@@ -133,11 +132,8 @@ def _content(path: Path) -> bytes:
     """Return a file's bytes; a store's with what its write-ahead log holds."""
     if path.name != _STORE:
         return path.read_bytes()
-    with TemporaryDirectory(prefix="sotto-store-") as beside:
-        whole = Path(beside) / _STORE
-        with closing(sqlite3.connect(path)) as store, closing(sqlite3.connect(whole)) as copy:
-            store.backup(copy)
-        return whole.read_bytes()
+    with closing(sqlite3.connect(path)) as store:
+        return store.serialize()
 
 
 def _write(path: Path, file: File) -> None:

@@ -7,14 +7,14 @@ import msgspec
 
 from models.data.language_lists import language_list, list_name
 from models.text.vocabulary import SHIPPED_NAME, SHIPPED_SIZE, Vocabulary
-from privacy.foundation.atomic_files import READABLE, write_atomically
 from server.config.chosen_words import parse_languages
 from server.config.word_list import WordListSettings
+from simulation.config.run_files import take_up
 from simulation.figures.progress import tell
 from simulation.starting.finishing import Learnt, measure, release, write_packed
 from simulation.starting.steps_bar import StepsBar
 from simulation.starting.texts import NamedText, held_out, read_corpus
-from simulation.starting.training import Recipe, StoppedStartError, learn, step_count
+from simulation.starting.training import Recipe, learn, step_count
 
 _RECIPE_FILE = "start.json"
 _CHECKPOINT_FILE = "checkpoint.pt"
@@ -72,8 +72,9 @@ def learn_start(request: Request) -> Outcome:
     """Learn a start, or go on with one; measure, release and pack it.
 
     Raises:
-        StoppedStartError: If the folder holds another start, or one that cannot be gone on with.
-        ValueError: If a text, the word list or the language cannot be used.
+        StoppedStartError: If the folder holds a start that cannot be gone on with.
+        ValueError: If the folder holds another start, or a text, the word list or the language
+            cannot be used.
         OSError: If a file cannot be read or written.
     """
     words, vocabulary = _word_list(request)
@@ -90,7 +91,11 @@ def learn_start(request: Request) -> Outcome:
         texts=corpus.facts,
         text_sha256=corpus.sha256,
     )
-    _take_up(request.out, recipe)
+    take_up(
+        request.out / _RECIPE_FILE,
+        msgspec.json.encode(recipe, order="deterministic"),
+        otherwise="a start of other settings, words or text",
+    )
     tell(
         f"{text.name}: {text.token_count:,} tokens, {text.unknown_words:.1%} of its words unknown, "
         f"read {text.times} times an epoch"
@@ -129,17 +134,3 @@ def _word_list(request: Request) -> tuple[WordListSettings, Vocabulary]:
         return words, language_list(languages, SHIPPED_SIZE)
     words = WordListSettings(name=SHIPPED_NAME, size=SHIPPED_SIZE)
     return words, words.load()
-
-
-def _take_up(folder: Path, recipe: Recipe) -> None:
-    """Record what a folder's start is, or check that it holds this one."""
-    path = folder / _RECIPE_FILE
-    encoded = msgspec.json.format(msgspec.json.encode(recipe, order="deterministic"))
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, encoded, mode=READABLE)
-    elif path.read_bytes() != encoded:
-        raise StoppedStartError(
-            f"{folder} holds a start of other settings, words or text; give another --out, or "
-            "remove the folder"
-        )

@@ -12,7 +12,7 @@ from simulation.population.population import as_text
 from simulation.tuning.private_search import PrivateSearch, Winner, check_varied, search_privately
 from simulation.tuning.space import Choices, Dimension, make_space
 from simulation.tuning.toml import table_lines
-from simulation.workers.processes import processor_count
+from simulation.workers.processors import processor_count
 
 
 class PrivateResult(msgspec.Struct, frozen=True, kw_only=True):

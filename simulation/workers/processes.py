@@ -4,7 +4,6 @@ The order of finishing changes nothing: one worker and eight give the same bits.
 """
 
 import multiprocessing
-import os
 import selectors
 import time
 from collections import deque
@@ -23,18 +22,12 @@ from simulation.workers.shared_buffers import GROUPS_PER_WORKER
 # or optimiser is made, which would cost each worker more than a second.
 _PRELOADED = ["edge_client.training.local_round", "torch._dynamo"]
 
+_MOMENT_S = 0.5
 _SHORT_GROUP_S = 0.02
 _SHORT_GROUPS_PER_WORKER = 4
 
 Fill = Callable[[Job], None]
 """Put into a job's buffer what its worker finds there."""
-
-
-def processor_count() -> int:
-    """Return how many processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class WorkerProcesses:
@@ -99,8 +92,9 @@ class WorkerProcesses:
             raise
 
     def _receive(self, call: "_Call") -> None:
-        """Wait for at least one answer, and take all that are there."""
-        ready = {key.fileobj for key, _ in self._readable.select()}
+        """Wait a moment for answers, and take all that are there."""
+        # Not for ever: on a cluster's node an interrupt ends no wait.
+        ready = {key.fileobj for key, _ in self._readable.select(_MOMENT_S)}
         for connection in [one for one in call.busy if one in ready]:
             try:
                 group: list[Answer] = connection.recv()

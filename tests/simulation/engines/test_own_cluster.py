@@ -1,4 +1,4 @@
-"""A cluster that a command starts for itself, as a real process on this machine."""
+"""Clusters that are joined or started and left, each by a command of its own."""
 
 import os
 import signal
@@ -10,9 +10,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+import simulation.engines.cluster
+from benchmarks.parts.two_nodes import TwoNodes
+from simulation.engines.cluster import EngineError, ray_cluster
+from simulation.engines.installed import installed
 from simulation.figures.metrics import read_metrics
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+pytestmark = [
+    pytest.mark.papers,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("ray"),
+    pytest.mark.timeout(600),
+]
 
 _PATIENCE_S = 90
 
@@ -25,7 +34,6 @@ def wait_for_round(folder: Path, process: subprocess.Popen[str]) -> None:
         time.sleep(0.2)
 
 
-@pytest.mark.papers
 def test_a_cluster_of_this_machine_listens_to_it_alone_and_leaves_nothing_after_ctrl_c(
     tmp_path: Path,
 ) -> None:
@@ -57,3 +65,22 @@ def test_a_cluster_of_this_machine_listens_to_it_alone_and_leaves_nothing_after_
     _, alive = psutil.wait_procs(started, timeout=30)
     assert not alive
     assert not list(temporary.glob("sotto-ray-*"))
+    assert not list(temporary.glob("sotto-nodes-*/*.lock"))
+
+
+# Before any test that lets this process join the cluster: it can join one at a time.
+def test_a_node_with_other_software_is_refused_by_its_name(
+    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = installed()
+    here = {**there, "sotto": "9.9"}
+    monkeypatch.setattr(simulation.engines.cluster, "installed", lambda: here)
+
+    with (
+        pytest.raises(EngineError) as refused,
+        ray_cluster(nodes.address),
+    ):
+        pass
+
+    line = f"node {there['host']} differs from this machine: sotto {there['sotto']} there, 9.9 here"
+    assert line in str(refused.value)

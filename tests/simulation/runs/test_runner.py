@@ -8,6 +8,7 @@ from torch import Tensor
 
 import simulation.runs.runner
 from server.releases.files import read_release
+from simulation.config.run_files import RunFileError
 from simulation.config.simulation import SimulationConfig
 from simulation.figures.metrics import read_metrics
 from simulation.figures.threshold import Threshold
@@ -81,7 +82,7 @@ def test_a_folder_with_another_run_is_left_alone(
     run_simulation(config, tables, population, tmp_path, RunOptions())
     other, other_tables = configured("rounds.cap=1", "seed=2")
 
-    with pytest.raises(CheckpointError, match="another configuration or seed"):
+    with pytest.raises(RunFileError, match="another configuration or seed"):
         run_simulation(other, other_tables, population, tmp_path, RunOptions())
 
 
