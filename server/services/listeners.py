@@ -55,16 +55,10 @@ _DEVICES: tuple[tuple[str, int], ...] = (
     # opens, every device of the cohort fetches its model at one moment.
     ("grpc.server.max_pending_requests", MOST_CALLS * _MOST_DEVICE_CONNECTIONS),
     ("grpc.server.max_pending_requests_hard_limit", MOST_CALLS * _MOST_DEVICE_CONNECTIONS),
-    # It also ends those that no loop has looked at for 30 s, which a slow machine needs for a crowd.
-    # No device waits longer for an answer than this, in seconds.
-    ("grpc.server_max_unrequested_time_in_server", 120),
     # What a call that waits for its turn may send ahead. Measuring the line would raise it to
     # megabytes a connection, and a call that reads asks for a whole piece anyway.
     ("grpc.http2.lookahead_bytes", 16 << 10),
     ("grpc.http2.bdp_probe", 0),
-    # A connection keeps the memory into which it has read, as large as its busiest moment, for good:
-    # after an update of 1 MiB about 100 KiB. Eight are its smallest, and read as fast.
-    ("grpc.experimental.tcp_max_read_buffer_size", 8 << 10),
 )
 _DESCRIPTORS_KEPT = 256
 _LEAST_DESCRIPTORS = 512

@@ -134,8 +134,6 @@ class UploadDesk:
                 _check_piece(upload, stream, piece)
                 stream.moved()
                 writing = asyncio.create_task(self._append(upload, write, piece))
-                # What is written is not held until the next one comes.
-                del piece
             if writing is not None:
                 await asyncio.shield(writing)
         finally:
