@@ -1,5 +1,6 @@
-"""The shipped list of English words and the program that made it.
+"""The shipped list of English words, the lists that are made of other languages, and programs.
 
-Begin with ``make_english_10k``, which imports ``text`` alone; README.md beside it gives sources and
-licences.
+Begin with ``language_lists``. ``make_english_10k`` made the English list, ``make_german_spelling``
+what German spells otherwise than wordfreq; README.md beside them gives sources and licences. All
+import ``text`` alone.
 """
