@@ -5,8 +5,8 @@ from pathlib import Path
 
 from edge_client.datasets.registry import load_dataset
 
-WORDS_EACH = 3000
-"""Words that a device has at least: a round on an old processor then takes a few seconds."""
+WORDS_EACH = 1000
+"""Words that a device has at least: a round of ten then takes an old processor a few seconds."""
 
 
 @dataclass(frozen=True)
