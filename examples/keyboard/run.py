@@ -60,8 +60,7 @@ def _demonstrate(place: Place, console: Console, rounds: int | None) -> None:
     start = start_of(config, hands)
     before = score(config, hands, start)
     perplexities = [before.perplexity, *_train(place, config, hands, console)]
-    for bundle, release in ((place.starting_bundle, "0"), (place.bundle, "latest")):
-        run(sotto("export", "keyboard", place.coordinator, "--round", release, "--out", bundle))
+    run(sotto("export", "keyboard", place.coordinator, "--out", place.bundle))
     report(place, config, hands, before, console)
     console.print(
         "[yellow]Not private:[/] five devices with this noise have no privacy guarantee. "
@@ -81,6 +80,8 @@ def _train(place: Place, config: FederationConfig, hands: Deal, console: Console
     coordinator = {"coordinator": sotto("server", "run", place.coordinator)}
     with running(coordinator, place.folder) as served:
         await_coordinator(place, served["coordinator"])
+        # Before newer releases take its place: a coordinator keeps the last few.
+        run(sotto("export", "keyboard", place.coordinator, "--out", place.starting_bundle))
         enrol_devices(place, hands)
         console.print("Coordinator and devices are enrolled; each made its own three keys.")
         devices = {
