@@ -72,8 +72,9 @@ def found(
     shutil.rmtree(building.root, ignore_errors=True)
     try:
         make_private_folder(building.root)
-        _write_word_list(building.root, config)
-        _check(rooted(config, building.root))
+        makes_words = _write_word_list(building.root, config)
+        # Other files lie, or are missing, where the folder will be.
+        _check(rooted(config, building.root if makes_words else root))
         _fill(building, text, config, hostnames, passphrase)
         if root.exists():
             root.rmdir()
@@ -84,17 +85,19 @@ def found(
     return rooted(config, root)
 
 
-def _write_word_list(folder: Path, config: FederationConfig) -> None:
-    """Make the word list that the settings name in their own folder, and a note of its licence."""
+def _write_word_list(folder: Path, config: FederationConfig) -> bool:
+    """Make the list that the settings name in their own folder, with its licence, if they do."""
     words = config.vocabulary
     if words is None or words.path is None or not words.languages:
-        return
+        return False
     name = list_name(words.languages, words.size)
-    if words.path == f"{name}.txt":
-        made = language_list(words.languages, words.size)
-        write_atomically(folder / words.path, made.to_bytes(), mode=READABLE)
-        notice = NOTICE.format(name=words.path).encode()
-        write_atomically(folder / f"{name}.NOTICE", notice, mode=READABLE)
+    if words.path != f"{name}.txt":
+        return False
+    made = language_list(words.languages, words.size)
+    write_atomically(folder / words.path, made.to_bytes(), mode=READABLE)
+    notice = NOTICE.format(name=words.path).encode()
+    write_atomically(folder / f"{name}.NOTICE", notice, mode=READABLE)
+    return True
 
 
 def _check(config: FederationConfig) -> None:

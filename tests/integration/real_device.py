@@ -48,6 +48,8 @@ class RealDevice:
                 assert main(["enrol", str(self.folder), *arguments]) == 0, told.getvalue()
         finally:
             os.umask(mask)
+        with self.log.open("a") as log:
+            log.write(told.getvalue())
         # The machine that runs the tests is never idle.
         (self.folder / "client.toml").write_text("keep_warm_s = 60.0\n[policy]\nidle = false\n")
 

@@ -39,7 +39,12 @@ from simulation.tuning.measuring import Laboratory, Measurement
 from simulation.tuning.space import make_space, parse_dimension
 from simulation.tuning.study import search
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.papers,
+    pytest.mark.xdist_group("ray"),
+    pytest.mark.timeout(600),
+]
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
 TIMES = {"round_s", "evaluation_s"}
