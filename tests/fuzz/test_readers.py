@@ -22,6 +22,8 @@ EVERY = pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.nam
 
 def check(target: Target, prepared: Prepared, content: bytes) -> None:
     cost = cost_of(prepared.read, content)
+    if cost.is_too_much:  # So it is every time, if it is the reader's and not the process's.
+        cost = cost_of(prepared.read, content)
     if cost.error is not None and not isinstance(cost.error, target.refusals):
         raise cost.error
     if len(content) <= LARGEST_INPUT_BYTES:

@@ -3,15 +3,18 @@
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
 
+import simulation.runs.distant_run
 from server.releases.files import read_release
 from simulation.config.simulation import SimulationConfig
 from simulation.engines.node_tasks import Ended, Lost, NodeTasks, Said
+from simulation.engines.scratch import scratch_folder
 from simulation.figures.metrics import Figures, read_metrics
 from simulation.figures.progress import Quiet, Reporter
 from simulation.population.population import TextPopulation
@@ -22,6 +25,13 @@ from simulation.workers.engine import WorkerError
 from tests.packed_start import write_packed_start
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
+
+
+@pytest.fixture(autouse=True)
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name folders on the node as this file's: there is no cluster to name the command."""
+    played = partial(scratch_folder, "played")
+    monkeypatch.setattr(simulation.runs.distant_run, "node_scratch", played)
 
 
 class NodeDiedError(BaseException):
