@@ -134,6 +134,8 @@ class UploadDesk:
                 _check_piece(upload, stream, piece)
                 stream.moved()
                 writing = asyncio.create_task(self._append(upload, write, piece))
+                # The next may come in 45 s.
+                del piece
             if writing is not None:
                 await asyncio.shield(writing)
         finally:

@@ -1,6 +1,7 @@
 """Uploads onto disk, with connections that break and processes that die."""
 
 import asyncio
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -257,6 +258,26 @@ def test_the_end_of_a_lease_or_of_the_round_ends_its_stream(
 
     assert asyncio.run(end_it()) is RefusalCode.LATE
     assert held_by_this_process() == (0, 0)
+
+
+def test_a_stream_that_waits_for_its_next_piece_holds_none_in_memory(desk: UploadDesk) -> None:
+    handed = [memoryview(bytes(1000))]
+    is_held = weakref.ref(handed[0])
+
+    async def then_nothing() -> AsyncIterator[memoryview]:
+        yield handed.pop()
+        await asyncio.Event().wait()
+
+    async def until_let_go() -> None:
+        desk.open(NONCE, FIRST, 2000)
+        stream = asyncio.create_task(desk.receive(NONCE, 0, then_nothing()))
+        while is_held() is not None:
+            await asyncio.sleep(0.001)
+        assert desk.open(NONCE, FIRST, 2000) == 1000
+        stream.cancel()
+        await asyncio.wait({stream})
+
+    asyncio.run(asyncio.wait_for(until_let_go(), 10))
 
 
 def test_a_stream_without_a_next_piece_ends_in_time_and_keeps_what_came(
