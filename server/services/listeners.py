@@ -64,6 +64,9 @@ _DEVICES: tuple[tuple[str, int], ...] = (
     # megabytes a connection, and a call that reads asks for a whole piece anyway.
     ("grpc.http2.lookahead_bytes", 16 << 10),
     ("grpc.http2.bdp_probe", 0),
+    # Memory to read into, which a connection keeps for its life once it has sent an update: gRPC
+    # would make it 87 KiB.
+    ("grpc.experimental.tcp_max_read_buffer_size", 8 << 10),
 )
 _DESCRIPTORS_KEPT = 256
 _LEAST_DESCRIPTORS = 512
