@@ -62,11 +62,13 @@ _DEVICES: tuple[tuple[str, int], ...] = (
     ("grpc.server_max_unrequested_time_in_server", _CALL_UNTAKEN_S),
     # What a call that waits for its turn may send ahead. Measuring the line would raise it to
     # megabytes a connection, and a call that reads asks for a whole piece anyway.
-    ("grpc.http2.lookahead_bytes", 16 << 10),
+    ("grpc.http2.lookahead_bytes", 4 << 10),
     ("grpc.http2.bdp_probe", 0),
     # Memory to read into, which a connection keeps for its life once it has sent an update: gRPC
     # would make it 87 KiB.
     ("grpc.experimental.tcp_max_read_buffer_size", 8 << 10),
+    # A TLS record on its way out, for which each connection keeps memory; gRPC's are of 16 KiB.
+    ("grpc.tsi.max_frame_size", 4 << 10),
 )
 _DESCRIPTORS_KEPT = 256
 _LEAST_DESCRIPTORS = 512
