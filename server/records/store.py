@@ -221,7 +221,8 @@ def _is_newest(connection: Connection) -> bool:
     newest = max(path.name[1:5] for path in (_MIGRATIONS / "versions").glob("v*.py"))
     if not inspect(connection).has_table("alembic_version"):
         return False
-    return connection.scalar(text("SELECT version_num FROM alembic_version")) == newest
+    held: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return held == newest
 
 
 def _migrate(connection: Connection) -> None:
