@@ -79,7 +79,7 @@ class MemorySide:
             into=self._buffer,
         )
         async for chunk in chunks:
-            opener.feed(chunk.data)
+            opener.feed(chunk.take())
         return pb.UploadResponse(offset=len(opener.finish()))
 
     async def _fetch_model(
@@ -137,7 +137,7 @@ class DiskSide:
         self, chunks: AsyncIterator[UploadPiece], _context: _Context
     ) -> pb.UploadResponse:
         """Write an update to its file, and open it meanwhile."""
-        pieces = (chunk.data async for chunk in chunks)
+        pieces = (chunk.take() async for chunk in chunks)
         begun = self._desk.beginning(NONCE, 0)
         arriving = None if begun is None else self._opener.arriving(self._sealed(*begun))
         if arriving is None:

@@ -1,8 +1,8 @@
 """Speak to the coordinator: one mutual-TLS channel, and each call of the wire as one coroutine.
 
 Every failure is a refusal with the coordinator's code, or an unreachable coordinator. Bytes travel
-in pieces of about 1 MiB, so a model never lies in the agent's memory whole; what is left after a
-connection broke, in smaller ones.
+in pieces of 256 KiB, so a model never lies in the agent's memory whole, and a broken connection
+costs one piece.
 """
 
 import base64

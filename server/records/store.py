@@ -10,11 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
-from alembic.util.exc import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event, select
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, select, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from privacy.foundation.full_disk import FullDiskError
@@ -221,7 +217,25 @@ def _begin_postgresql(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_POSTGRESQL_LOCK})")
 
 
+def _is_newest(connection: Connection) -> bool:
+    newest = max(path.name[1:5] for path in (_MIGRATIONS / "versions").glob("v*.py"))
+    if not inspect(connection).has_table("alembic_version"):
+        return False
+    held: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return held == newest
+
+
 def _migrate(connection: Connection) -> None:
+    if _is_newest(connection):
+        return
+    # Migrations begin with a transaction of their own.
+    connection.rollback()
+    # Imported here: a coordinator whose store is up to date does without these 11 MB.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+    from alembic.util.exc import CommandError
+
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection

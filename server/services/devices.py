@@ -65,13 +65,14 @@ class FederationService(pb_grpc.FederationServicer):
     # Override: the listener registers this method for messages that are encoded already.
     async def FetchModel(  # type: ignore[override]  # noqa: N802
         self, request: pb.FetchModelRequest, context: _Context
-    ) -> AsyncIterator[bytes]:
-        """Stream a sealed part of the model to the holder of a lease, as encoded messages."""
+    ) -> None:
+        """Write a sealed part of the model to the holder of a lease, as encoded messages."""
         async with answering(context):
             client = await self._caller(context)
             async with self._leaving.turn(MOST_LEAVING_BYTES) as turn:
                 for piece in await self._desk.model_pieces(client, request):
-                    yield piece
+                    # Written here and not yielded: a device that loses its place is told so.
+                    await context.write(piece)
                     turn.moved()
 
     async def FetchVocabulary(  # noqa: N802

@@ -27,7 +27,8 @@ MOST_CALLS = 8
 """Calls of one device at a time; an agent has two, and twice as many after a lost connection."""
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["Federation"]
-_ENCODED_ALREADY = "FetchModel"
+# It writes what it answers, in encoded messages.
+_WRITES_ITSELF = "FetchModel"
 _Message = TypeVar("_Message")
 # Any: the message types differ for every method.
 _Context = grpc.aio.ServicerContext[Any, Any]
@@ -84,9 +85,10 @@ def _handler(
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     behaviour = getattr(servicer, method.name)
     read = read_piece if method.client_streaming else GetMessageClass(method.input_type).FromString
-    write = None if method.name == _ENCODED_ALREADY else _encode
+    write = None if method.name == _WRITES_ITSELF else _encode
     if method.server_streaming:
-        streamed = _streaming(behaviour, calls)
+        streaming = _answering_one if method.name == _WRITES_ITSELF else _streaming
+        streamed = streaming(behaviour, calls)
         return grpc.stream_stream_rpc_method_handler(
             streamed, request_deserializer=read, response_serializer=write
         )

@@ -198,13 +198,13 @@ class Intake:
         self, client: str, first: UploadPiece, rest: AsyncIterator[UploadPiece], turn: PacedCall
     ) -> AsyncIterator[BytesLike]:
         turn.moved()
-        yield first.data
+        yield first.take()
         async for piece in rest:
             turn.moved()
             self._failpoints.reach(Failpoint.MID_CHUNK)
             # Its place may have gone to another device since the first piece.
             self.lease_of(client, first.lease_nonce)
-            yield piece.data
+            yield piece.take()
 
     async def commit(self, client: str, request: pb.CommitUploadRequest) -> int:
         """Verify an upload, make it durable, count it, and return its round.

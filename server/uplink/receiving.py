@@ -22,6 +22,9 @@ from server.records.threads import Threads
 
 LARGEST_CHUNK_BYTES = 2 << 20
 _SUFFIX = ".part"
+# A piece that comes while the one before is written is a second of the same upload in memory. With
+# so many in line for the threads that write, it would only wait there.
+_AHEAD_BELOW = 16
 _REPLACED = "another message of this lease took over"
 _TAKEN_OVER = "a newer stream of this upload took over"
 _Write: TypeAlias = Callable[[BytesLike, int], None]
@@ -54,6 +57,7 @@ class UploadDesk:
         self._threads = threads
         self._piece_s = piece_s
         self._uploads: dict[bytes, _Upload] = {}
+        self._being_written = 0
         # What an earlier process received, by the lease's nonce in hex.
         self._left: dict[str, Path] = {
             path.name.partition(".")[0]: path for path in folder.glob(f"*{_SUFFIX}")
@@ -121,7 +125,7 @@ class UploadDesk:
         pieces: AsyncIterator[BytesLike],
         also: Callable[[BytesLike], None] | None,
     ) -> None:
-        """Write each piece in a thread while the next one is on its way."""
+        """Write each piece in a thread while, as a rule, the next one is on its way."""
         with _shortages_refused():
             descriptor = os.open(upload.path, os.O_WRONLY)
         write = _writer(descriptor, also)
@@ -133,7 +137,11 @@ class UploadDesk:
                     await asyncio.shield(writing)
                 _check_piece(upload, stream, piece)
                 stream.moved()
-                writing = asyncio.create_task(self._append(upload, write, piece))
+                writing = self._start_append(upload, write, piece)
+                # The next may come in 45 s.
+                del piece
+                if self._being_written >= _AHEAD_BELOW:
+                    await asyncio.shield(writing)
             if writing is not None:
                 await asyncio.shield(writing)
         finally:
@@ -141,6 +149,17 @@ class UploadDesk:
                 os.close(descriptor)
             else:
                 writing.add_done_callback(lambda done: _close_after(done, descriptor))
+
+    def _start_append(
+        self, upload: _Upload, write: _Write, piece: BytesLike
+    ) -> "asyncio.Task[None]":
+        def written(_: "asyncio.Task[None]") -> None:
+            self._being_written -= 1
+
+        self._being_written += 1
+        writing = asyncio.create_task(self._append(upload, write, piece))
+        writing.add_done_callback(written)
+        return writing
 
     async def _append(self, upload: _Upload, write: _Write, piece: BytesLike) -> None:
         # Two streams may briefly write to one place: the same message, so the same bytes.

@@ -1,5 +1,6 @@
 import resource
 import stat
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -45,7 +46,11 @@ def test_only_the_owner_can_read_the_store(store: Store, store_settings: StoreSe
 
 
 @on_both_stores
-def test_an_open_store_can_be_opened_again(store_settings: StoreSettings, store: Store) -> None:
+def test_an_open_store_can_be_opened_again_without_what_migrates(
+    store_settings: StoreSettings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "alembic", None)
+
     again = open_store(store_settings)
 
     assert check_run(again, 1, bytes(32)) == RUN

@@ -1,6 +1,8 @@
 """Uploads onto disk, with connections that break and processes that die."""
 
 import asyncio
+import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -257,6 +259,56 @@ def test_the_end_of_a_lease_or_of_the_round_ends_its_stream(
 
     assert asyncio.run(end_it()) is RefusalCode.LATE
     assert held_by_this_process() == (0, 0)
+
+
+def test_a_stream_that_waits_for_its_next_piece_holds_none_in_memory(desk: UploadDesk) -> None:
+    handed = [memoryview(bytes(1000))]
+    is_held = weakref.ref(handed[0])
+
+    async def then_nothing() -> AsyncIterator[memoryview]:
+        yield handed.pop()
+        await asyncio.Event().wait()
+
+    async def until_let_go() -> None:
+        desk.open(NONCE, FIRST, 2000)
+        stream = asyncio.create_task(desk.receive(NONCE, 0, then_nothing()))
+        while is_held() is not None:
+            await asyncio.sleep(0.001)
+        assert desk.open(NONCE, FIRST, 2000) == 1000
+        stream.cancel()
+        await asyncio.wait({stream})
+
+    asyncio.run(asyncio.wait_for(until_let_go(), 10))
+
+
+def test_a_crowd_of_uploads_reads_ahead_of_the_disk_for_a_few_of_them_only(
+    desk: UploadDesk,
+) -> None:
+    count, read, may_write = 40, 0, threading.Event()
+
+    async def three_pieces() -> AsyncIterator[bytes]:
+        nonlocal read
+        for _ in range(3):
+            read += 1
+            yield bytes(1000)
+
+    def wait_for_the_disk(_: bytes | bytearray | memoryview) -> None:
+        may_write.wait(10)
+
+    async def send(number: int) -> int:
+        nonce = bytes([number]) * 16
+        desk.open(nonce, FIRST, 3000)
+        return await desk.receive(nonce, 0, three_pieces(), also=wait_for_the_disk)
+
+    async def send_all() -> list[int]:
+        sending = [asyncio.create_task(send(number)) for number in range(count)]
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert count < read <= count + 16
+        may_write.set()
+        return await asyncio.gather(*sending)
+
+    assert asyncio.run(send_all()) == [3000] * count
 
 
 def test_a_stream_without_a_next_piece_ends_in_time_and_keeps_what_came(
