@@ -43,6 +43,7 @@ from simulation.runs.asked_devices import AskedDevices
 from simulation.runs.checkpoint import CheckpointError, RunDescription, RunFolder, start_of
 from simulation.runs.last_figures import LastFigures
 from simulation.runs.measuring import Measures
+from simulation.runs.start_check import check_start
 from simulation.workers.engine import Engine
 from simulation.workers.local import LocalWorkers
 from simulation.workers.pool import WorkerPool
@@ -93,6 +94,7 @@ def run_simulation(
     # The coordinator's side of the bit-identity with a deployment: one thread an operation.
     prepare_compute("cpu", threads=1, model=config.model)
     plan = _plan(config, tables, population)
+    check_start(config, plan, out)
     description = RunDescription(
         run=plan.run, seed=config.seed, configuration=dict(tables), until=options.until
     )
@@ -324,10 +326,8 @@ def _attackers(config: SimulationConfig, population: Population) -> Attackers | 
     if config.attack is None:
         return None
     clients = list(population.clients)
-    cohort_size = config.rounds.cohort_size_of(len(clients))
-    check_attack(
-        config.attack, config.task, config.aggregation, cohort_size, privacy=config.privacy
-    )
+    places = config.rounds.cohort_size_of(len(clients))
+    check_attack(config.attack, config.task, config.aggregation, places, privacy=config.privacy)
     return Attackers(config.attack, clients, seed=config.seed)
 
 

@@ -13,6 +13,7 @@ from server.config.word_list import WordListSettings
 from simulation.config.run_files import take_up
 from simulation.figures.progress import tell
 from simulation.starting.finishing import Learnt, measure, release, write_packed
+from simulation.starting.floor import bigram_figures
 from simulation.starting.steps_bar import StepsBar
 from simulation.starting.texts import NamedText, held_out, read_corpus
 from simulation.starting.training import Recipe, learn, step_count
@@ -43,6 +44,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         release: Folder for ``start_from``.
         figures: What it makes of the measured texts.
+        bigram: What a bigram makes of them that was counted on the text it learnt from.
         packed: Its packed file.
         packed_bytes: That file's size.
         packed_figures: What the packed one makes of them.
@@ -50,21 +52,24 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     release: str
     figures: dict[str, float]
+    bigram: dict[str, float]
     packed: str | None = None
     packed_bytes: int | None = None
     packed_figures: dict[str, float] = {}
 
     def in_words(self) -> str:
         """Return lines for people: figures side by side, and where everything lies."""
+        columns = {"float32": self.figures}
+        if self.packed_figures:
+            columns["packed"] = self.packed_figures
+        columns["bigram"] = self.bigram
         width = max(map(len, self.figures), default=0)
         rows = [
-            f"{name:{width}} {value:9.4g} {self.packed_figures.get(name, value):9.4g}"
-            if self.packed_figures
-            else f"{name:{width}} {value:9.4g}"
-            for name, value in self.figures.items()
+            f"{name:{width}}" + "".join(f" {column[name]:9.4g}" for column in columns.values())
+            for name in self.figures
         ]
-        if rows and self.packed_figures:
-            rows.insert(0, f"{'':{width}} {'float32':>9} {'packed':>9}")
+        if rows:
+            rows.insert(0, " " * width + "".join(f" {name:>9}" for name in columns))
         if self.packed is not None:
             rows.append(f"packed in {self.packed_bytes} bytes: {self.packed}")
         return "\n".join([*rows, f'start_from = "{self.packed or self.release}"'])
@@ -110,14 +115,16 @@ def learn_start(request: Request) -> Outcome:
         ).numpy()
     learnt = Learnt(recipe, words, vocabulary, parameters)
     figures = measure(recipe, parameters, measured)
+    bigram = dict(bigram_figures(corpus, measured, len(vocabulary)))
     folder = release(request.out / _RELEASES_FOLDER, learnt, figures)
     if request.pack is None:
-        return Outcome(release=str(folder), figures=figures)
+        return Outcome(release=str(folder), figures=figures, bigram=bigram)
     packed_figures = measure(recipe, learnt.rounded, measured)
     size = write_packed(request.pack, learnt, packed_figures)
     return Outcome(
         release=str(folder),
         figures=figures,
+        bigram=bigram,
         packed=str(request.pack),
         packed_bytes=size,
         packed_figures=packed_figures,

@@ -1,6 +1,9 @@
 """From a language's word list to suggestions: a start, a simulated round, an exported bundle."""
 
 import json
+import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from server.cli import main as server
 from server.config.federation import read_config
 from simulation.cli import main as simulate
 
+PAGE = (Path(__file__).parents[2] / "docs" / "other-languages.md").read_text()
 TEXT = """\
 Guten Morgen, wie geht es dir heute?
 Das Haus in der Straße ist sehr groß.
@@ -87,3 +91,33 @@ def test_a_german_keyboard_from_its_list_to_its_suggestions(
     assert "Straße" in suggested("das Haus in der straß")
     assert export(["inspect", str(tmp_path / "bundle"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["languages"] == "de"
+
+
+@pytest.mark.slow
+def test_the_guides_first_command_founds_a_keyboard_with_the_list_that_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models.data.language_lists._READ_ENTRIES", 15_000)
+    monkeypatch.chdir(tmp_path)
+    line, shown = re.findall(r"^sotto-server init .*$|(?<=```toml\n)[^`]*", PAGE, re.MULTILINE)[:2]
+
+    assert server(shlex.split(line)[1:]) == 0
+
+    assert shown in Path("federation/federation.toml").read_text()
+
+
+def test_the_guides_commands_keep_what_people_wrote_in_the_language(tmp_path: Path) -> None:
+    told = [f"Das ist der {number}te Satz, und er steht nur einmal da." for number in range(20)]
+    kept = [*told, "Wo ist das Haus?", "Drücken Sie auf »Weiter«."]
+    left = ["Datei Bearbeiten Ansicht", "You can see it in the menu.", "Schreiben Sie an a@b.de."]
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "text").mkdir()
+    lines = [*told, " • Wo ist das Haus?", *left, "2. Drücken Sie auf »Weiter«.", *told]
+    (tmp_path / "raw" / "a-page.txt").write_text("\n".join(lines))
+    common = re.search(r"^common=.*$", PAGE, re.MULTILINE)
+    sieve = re.search(r"^awk -v common.*?^' raw/\*\nfind text .*?$", PAGE, re.MULTILINE | re.DOTALL)
+    assert common and sieve
+
+    subprocess.run(["bash", "-c", f"{common[0]}\n{sieve[0]}"], cwd=tmp_path, check=True)
+
+    assert (tmp_path / "text" / "a-page.txt").read_text().splitlines() == kept

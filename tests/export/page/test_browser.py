@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
+from export.bundles.keyboard_bundle import load_bundle
+from export.making.keyboard import KeyboardKind
+from export.making.released_model import export_bundle
 from export.page.described import PERSONAL_FILE
 from export.page.device_site import write_site
 from export.page.page_files import page_files
+from export.releases.release import read_release
 from export.runtime.next_word import NextWords
 from export.runtime.strip import Keyboard
+from export.runtime.word_graph import NextWordGraph
 from export.serve.doors.page import SERVED_FROM
 from tests.export.page.conftest import Household, Served, shown_facts
 from tests.export.promised import PROMISE
@@ -446,6 +451,27 @@ def test_a_device_serves_the_page_itself_as_plain_files(
 
     _expect_strip(page, ben, "see the ")
     expect(page.get_by_role("button", name="Change person")).to_be_hidden()
+
+
+@pytest.mark.slow
+def test_keys_and_strip_are_those_of_the_bundles_language(
+    context: BrowserContext, release_folder: Path, plain_files: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, url = plain_files
+    export_bundle(KeyboardKind(["fr"]), read_release(release_folder), tmp_path / "french.zip")
+    write_site(tmp_path / "french.zip", folder, person=None, authority=None)
+    made = load_bundle(tmp_path / "french.zip")
+    french = Keyboard(NextWordGraph(made.graph), made.vocabulary, languages=["fr"])
+    page = context.new_page()
+    page.goto(url)
+
+    expect(page.locator("#status")).to_contain_text("everyone's keyboard")
+    pressed = "[...document.querySelectorAll('#keys button')].map((key) => key.dataset.key)"
+    letters = [key for key in page.evaluate(pressed) if len(key) == 1 and key.isalpha()]
+    assert "".join(letters) == "azertyuiopqsdfghjklmwxcvbn"
+    _tap(page, "we sez")
+
+    _expect_strip(page, french, "we sez")
 
 
 @pytest.mark.slow

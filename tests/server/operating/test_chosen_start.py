@@ -13,6 +13,7 @@ from models.plan.plan import VocabularySettings
 from models.settings.model import GruLmSettings, schema_of
 from models.text.vocabulary import shipped_vocabulary
 from server.cli import main
+from server.config.chosen_start import with_start
 from server.config.federation import parse_config, preset_text, read_config
 from server.config.plans import make_plan
 from server.releases.starting_model import starting_parameters
@@ -163,3 +164,15 @@ def test_a_start_that_this_installation_lacks_is_told(
 
     assert "got 'english' without its file" in capsys.readouterr().err
     assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize("preset", ["keyboard", "keyboard-central"])
+def test_what_a_preset_says_of_its_start_goes_with_it(preset: str) -> None:
+    settings = preset_text(preset)
+    (line,) = [line for line in settings.splitlines() if line.startswith("start_from")]
+
+    # No comment on the English start is left behind: these lines alone differ.
+    assert with_start(settings, "none", preset) == settings.replace(f"{line}\n", "")
+    assert "#" in line
+    before, _, _ = settings.partition(line)
+    assert not before.rstrip("\n").splitlines()[-1].startswith("#")

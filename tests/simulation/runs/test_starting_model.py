@@ -96,6 +96,21 @@ def test_a_model_of_another_shape_is_refused(
         started(config, population)
 
 
+def test_a_refused_start_leaves_the_folder_to_the_corrected_run(
+    configured: Configured, population: Population, tmp_path: Path
+) -> None:
+    run(configured, population, tmp_path / "public", "rounds.cap=1")
+    latest = f'start_from="{tmp_path}/public/releases/latest"'
+
+    with pytest.raises(StartingModelError):
+        run(configured, population, tmp_path / "run", latest, "model.hidden_size=4")
+    run(configured, population, tmp_path / "run", latest, "rounds.cap=1")
+
+    # A run that is on its way no longer needs the file that it started from.
+    (tmp_path / "public").rename(tmp_path / "elsewhere")
+    run(configured, population, tmp_path / "run", latest, "rounds.cap=1")
+
+
 def test_a_model_of_other_words_is_refused(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:

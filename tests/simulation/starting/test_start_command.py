@@ -73,6 +73,8 @@ def test_a_start_learns_what_follows_what_and_is_released_and_packed(
     told = json.loads(capsys.readouterr().out)
     # Two words of three follow from the one before; what begins a line is one of eight.
     assert 1 / 2 < told["figures"]["folder.top1_recall"] <= 2 / 3 + 1 / 3 * 1 / 4
+    # A counted bigram has those two words always.
+    assert 2 / 3 <= told["bigram"]["folder.top1_recall"] <= 2 / 3 + 1 / 3 * 1 / 4
     assert told["packed_figures"]["folder.top1_recall"] == pytest.approx(
         told["figures"]["folder.top1_recall"], abs=0.05
     )
