@@ -58,9 +58,10 @@ def test_a_fetch_that_loses_its_place_while_nobody_reads_it_is_told_so(
         ):
             fetch: grpc.aio.UnaryStreamMultiCallable[bytes, bytes]
             fetch = channel.unary_stream(FETCH_MODEL)
-            idle, next_one = fetch(b""), fetch(b"")
+            idle = fetch(b"")
             await idle.read()
-            # The first has the only place, and loses it to the second.
+            # It has the only place, and loses it to one that asks later.
+            next_one = fetch(b"")
             await next_one.read()
             next_one.cancel()
             with pytest.raises(grpc.aio.AioRpcError) as caught:
