@@ -118,7 +118,7 @@ def test_scores_do_not_depend_on_the_batch_size_nor_on_who_is_scored_along() -> 
 
 # To translate is to reverse and to look words up.
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", ["copy", "translate"])
+@pytest.mark.parametrize("rule", [pytest.param("copy", marks=pytest.mark.papers), "translate"])
 def test_a_tiny_transformer_learns_to_write_unseen_sequences_exactly(rule: Rule) -> None:
     network = network_of(SETTINGS).train()
     optimiser = torch.optim.Adam(network.parameters())

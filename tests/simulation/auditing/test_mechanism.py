@@ -117,12 +117,12 @@ class CountsTwice:
 @pytest.mark.parametrize("truth", [0.5, 1.0, 2.0])
 def test_the_real_close_has_the_noise_it_claims(truth: float) -> None:
     mechanism = subject(SCHEMA, AttentiveSettings(), central(truth), slot_count=SLOTS, seed=1)
-    needed = rounds_needed(mechanism.privacy, 16, precision=0.025)
+    needed = rounds_needed(mechanism.privacy, 16, precision=0.05)
 
     found = audited(mechanism, round_count=needed)
 
-    # The standard error is 2.5 %, so that a tenth is four of them.
-    assert found.estimate.noise_multiplier == pytest.approx(truth, rel=0.1)
+    # The standard error is 5 %, so that a fifth is four of them.
+    assert found.estimate.noise_multiplier == pytest.approx(truth, rel=0.2)
     assert found.faults == []
     assert found.claimed_epsilon is not None
     assert 0 < found.bound.epsilon < found.claimed_epsilon
