@@ -149,8 +149,10 @@ def _ray() -> Any:  # Ray's functions are hardly typed.
 @contextmanager
 def _environment_read(*, alone: bool) -> Iterator[None]:
     """Let Ray read the variables that it reads only when it is imported, which may be long ago."""
-    from ray._private import ray_constants
+    from ray._private import auto_init_hook, ray_constants
 
+    # Asked for anything after it was left, it would start a cluster that nobody wants.
+    auto_init_hook.enable_auto_connect = False
     compiled: Any = importlib.import_module("ray._raylet")  # It has no types.
     compiled.Config.initialize("")
     compiled.AuthenticationTokenLoader.instance().reset_cache()

@@ -1,7 +1,7 @@
 """The subcommand ``sotto-simulate start``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -30,6 +30,7 @@ class StartAsked(Printed, frozen=True, kw_only=True):
             `sotto-server init --language` makes it; that of English ships with sotto).
         epochs: Passes over the text.
         width: Width of the model, a tied GRU.
+        device: Processor to learn on.
         seed: Seed of the model, of the order of the text and of dropout.
         out: Folder to work in; the same command goes on there where it stopped.
         pack: File to write: the start in eight bits a weight.
@@ -41,6 +42,7 @@ class StartAsked(Printed, frozen=True, kw_only=True):
     words: Annotated[Path | None, Flag("FILE")] = None
     epochs: Annotated[int, Flag(parse=at_least_one)] = 4
     width: Annotated[int, Flag(parse=at_least_one)] = 300
+    device: Literal["cpu", "cuda"] = "cpu"
     seed: int = 1
     out: Path
     pack: Annotated[Path | None, Flag("FILE")] = None
@@ -58,6 +60,7 @@ def start(asked: StartAsked) -> int:
         words=asked.words,
         epochs=asked.epochs,
         width=asked.width,
+        device=asked.device,
         seed=asked.seed,
         out=asked.out,
         pack=asked.pack,

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from edge_client.descent.compute import resolve_device
 from models.data.language_lists import language_list, list_name
 from models.text.vocabulary import SHIPPED_NAME, SHIPPED_SIZE, Vocabulary
 from server.config.chosen_words import parse_languages
@@ -31,6 +32,7 @@ class Request(NamedTuple):
     words: Path | None
     epochs: int
     width: int
+    device: str
     seed: int
     out: Path
     pack: Path | None
@@ -78,10 +80,11 @@ def learn_start(request: Request) -> Outcome:
 
     Raises:
         StoppedStartError: If the folder holds a start that cannot be gone on with.
-        ValueError: If the folder holds another start, or a text, the word list or the language
-            cannot be used.
+        ValueError: If the folder holds another start, or a text, the word list, the language or
+            the device cannot be used.
         OSError: If a file cannot be read or written.
     """
+    resolve_device(request.device)
     words, vocabulary = _word_list(request)
     # Before hours of training, so that a mistyped path is told now.
     measured = {text.name: held_out(text, vocabulary) for text in request.measured}
@@ -107,7 +110,9 @@ def learn_start(request: Request) -> Outcome:
         for text in corpus.facts
     )
     with StepsBar(step_count(recipe, corpus)) as bar:
-        parameters = learn(recipe, corpus, request.out / _CHECKPOINT_FILE, bar.stepped).numpy()
+        parameters = learn(
+            recipe, corpus, request.out / _CHECKPOINT_FILE, bar.stepped, device=request.device
+        ).numpy()
     learnt = Learnt(recipe, words, vocabulary, parameters)
     figures = measure(recipe, parameters, measured)
     bigram = dict(bigram_figures(corpus, measured, len(vocabulary)))

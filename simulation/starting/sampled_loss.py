@@ -34,9 +34,9 @@ def sampled_cross_entropy(
         features: Shape ``(places, hidden)``.
         weight: Output matrix, shape ``(vocab, hidden)``.
         bias: Shape ``(vocab,)``.
-        targets: int64 rows, shape ``(places,)``.
+        targets: int64 rows, shape ``(places,)``, on the CPU, wherever the rest lies.
         draw: Words to draw of those that are no target.
-        generator: Draws them.
+        generator: Draws them, on the CPU.
     """
     held, places = torch.unique(targets, return_inverse=True)
     is_other = torch.ones(len(bias), dtype=torch.bool)
@@ -47,4 +47,5 @@ def sampled_cross_entropy(
     lift = torch.zeros(len(rows))
     if len(drawn):
         lift[len(held) :] = math.log(len(others) / len(drawn))
+    rows, lift, places = (part.to(features.device) for part in (rows, lift, places))
     return linear_cross_entropy(features, weight[rows], bias[rows] + lift, places)

@@ -3,7 +3,7 @@
 The recipe is fixed but for width, epochs and seed: AdamW with decoupled weight decay, a step size
 that rises and then falls along a cosine, dropout, a loss over a draw of the word list, and products
 in bfloat16 where the processor gains from it. On one thread of one kind of processor, the same text
-and seed give the same bits, in one go or with interruptions.
+and seed give the same bits, in one go or with interruptions; not so on a graphics processor.
 
 References:
     Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019, arXiv:1711.05101.
@@ -94,36 +94,44 @@ def step_count(recipe: Recipe, corpus: Corpus) -> int:
     return recipe.epochs * _epoch_steps(corpus.token_count)
 
 
-def learn(recipe: Recipe, corpus: Corpus, checkpoint: Path, on_step: OnStep) -> Tensor:
+def learn(
+    recipe: Recipe, corpus: Corpus, checkpoint: Path, on_step: OnStep, *, device: str = "cpu"
+) -> Tensor:
     """Return the parameters after the last step, flat float32, from a checkpoint on if it is there.
 
+    Args:
+        device: ``cpu`` or ``cuda``.
+
     Raises:
-        StoppedStartError: If the checkpoint cannot be read.
+        ComputeError: If there is no such device.
+        StoppedStartError: If the checkpoint cannot be read, or is of another kind of device.
         ValueError: If there is too little text.
         OSError: If the disk is full.
     """
     if corpus.token_count < LEAST_TOKENS:
         raise ValueError(f"text must have at least {LEAST_TOKENS} tokens, got {corpus.token_count}")
-    training = _Training(recipe, corpus)
+    training = _Training(recipe, corpus, device)
     if checkpoint.exists():
         training.restore(checkpoint)
     training.finish(checkpoint, on_step)
-    return read_parameters(training.network, schema_of(recipe.model))
+    return read_parameters(training.network.cpu(), schema_of(recipe.model))
 
 
 class _Training:
     """A network on its way."""
 
-    def __init__(self, recipe: Recipe, corpus: Corpus) -> None:
+    def __init__(self, recipe: Recipe, corpus: Corpus, device: str) -> None:
         self._recipe = recipe
         self._corpus = corpus
         self._per_epoch = _epoch_steps(corpus.token_count)
         settings = msgspec.structs.replace(recipe.model, dropout=_DROPOUT)
-        device = prepare_compute("cpu", threads=1, model=settings)
-        self._in_bfloat16 = gains_from_bfloat16(device)
+        self._device = prepare_compute(device, threads=1, model=settings)
+        # A graphics processor waits for the recurrence, whatever the products' type.
+        self._in_bfloat16 = self._device.type == "cpu" and gains_from_bfloat16(self._device)
         self.network = word_network(build_network(settings))
         self.network.initialise(torch.Generator().manual_seed(recipe.seed))
-        self._dropout = self._generator(1, "dropout")
+        self.network.to(self._device)
+        self._dropout = self._generator(1, "dropout", self._device)
         use_generator(self.network, self._dropout)
         self._optimiser = torch.optim.AdamW(
             self.network.parameters(),
@@ -155,11 +163,13 @@ class _Training:
 
     def restore(self, checkpoint: Path) -> None:
         try:
-            kept: dict[str, Any] = torch.load(checkpoint, weights_only=True)
+            kept: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)
             self.network.load_state_dict(kept["network"])
             self._optimiser.load_state_dict(kept["optimiser"])
             self._dropout.set_state(kept["dropout"])
             self._done, self._carried = int(kept["done"]), kept["carried"]
+            if self._carried is not None:
+                self._carried = self._carried.to(self._device)
         # Whatever torch meets in bytes that it did not write.
         except (OSError, EOFError, KeyError, RuntimeError, ValueError, pickle.PickleError) as error:
             raise StoppedStartError(
@@ -169,15 +179,15 @@ class _Training:
 
     def _loss(self, window: Window) -> Tensor:
         state = None if window.starts_text else self._carried
-        features, state = self.network.features(window.inputs, state)
+        features, state = self.network.features(window.inputs.to(self._device), state)
         self._carried = None if state is None else state.detach()
         targets = window.targets.flatten()
-        is_used = targets != PADDING
+        places = torch.nonzero(targets != PADDING).squeeze(1)
         return sampled_cross_entropy(
-            features.flatten(0, 1)[is_used],
+            features.flatten(0, 1)[places.to(self._device)],
             self.network.output_weight,
             self.network.output_bias,
-            targets[is_used],
+            targets[places],
             draw=_DRAW,
             generator=self._generator(self._done + 1, "draw"),
         )
@@ -207,9 +217,11 @@ class _Training:
         )
         write_atomically(checkpoint, content.getbuffer(), mode=READABLE)
 
-    def _generator(self, number: int, purpose: str) -> torch.Generator:
+    def _generator(
+        self, number: int, purpose: str, device: torch.device | None = None
+    ) -> torch.Generator:
         seed = client_seed(self._recipe.seed, number, _NAME, purpose=purpose)
-        return torch.Generator().manual_seed(seed)
+        return torch.Generator(device or "cpu").manual_seed(seed)
 
 
 def _epoch_steps(tokens: int) -> int:

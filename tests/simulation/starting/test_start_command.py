@@ -138,6 +138,11 @@ def test_a_checkpoint_that_is_damaged_is_told(
         (["--language", "german"], "language must be a BCP 47 tag such as en or pt-BR"),
         (["--measure", "folder=nowhere"], "nowhere must be a folder of text files"),
         (["--words", "nowhere.txt"], "nowhere.txt"),
+        pytest.param(
+            ["--device", "cuda"],
+            "cuda was asked for, but torch finds none",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="has CUDA"),
+        ),
     ],
 )
 def test_what_cannot_be_learnt_from_is_told_before_anything_is_made(

@@ -41,6 +41,24 @@ def test_every_step_is_told_once_and_an_epoch_has_what_the_text_gives(
     assert step_count(recipe_of(corpus), corpus) == EPOCHS * steps
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_cuda_learns_as_fast_as_the_processor(tmp_path: Path) -> None:
+    corpus = Corpus((torch.arange(64 * 320) % 4 + 1,), (), "0" * 64)
+    here: list[float] = []
+    there: list[float] = []
+
+    learn(recipe_of(corpus), corpus, tmp_path / "1", lambda _, loss: here.append(loss))
+    learnt = learn(
+        recipe_of(corpus), corpus, tmp_path / "2", lambda _, loss: there.append(loss), device="cuda"
+    )
+
+    assert learnt.device.type == "cpu"
+    # Dropout's draws differ; the first losses are of the same parameters, and both then fall.
+    assert there[0] == pytest.approx(here[0], rel=0.05)
+    assert there[-1] == pytest.approx(here[-1], rel=0.2)
+    assert there[-1] < 0.9 * there[0]
+
+
 def test_a_text_of_one_token_is_too_short(tmp_path: Path) -> None:
     corpus = Corpus((torch.tensor([2]),), (), "0" * 64)
 
