@@ -52,7 +52,7 @@ def started(text: Path, words: Path, tmp_path: Path) -> Started:
     def run(out: str, *more: str) -> int:
         given = ["--text", str(text), "--words", str(words), "--width", str(WIDTH)]
         where = ["--out", str(tmp_path / out)]
-        return main(["start", *given, *where, "--language", "de", "--epochs", "12", *more])
+        return main(["start", *given, *where, "--language", "de", "--epochs", "20", *more])
 
     return run
 
