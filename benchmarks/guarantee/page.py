@@ -10,7 +10,7 @@ from benchmarks.guarantee.rows import AT_HAND, BEFORE, SCRATCH, START, cells_by_
 from benchmarks.guarantee.started import starts_of
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.records import RunRecord
-from benchmarks.tables.report import Rows, write_document, write_page
+from benchmarks.tables.report import Rows, rows_to_run, write_document, write_page
 
 _COLUMNS = ("test_top1_recall", "test_top3_recall", "keystroke_savings")
 _HEADS = ("", "ε", "people", "z", "cohort", "rounds", "top-1", "top-3", "keys saved", "seeds")
@@ -184,10 +184,5 @@ def _how() -> Iterator[str]:
 
 def _missing(table: TableDefinition, runs: Mapping[str, Sequence[RunRecord]]) -> Iterator[str]:
     """Name the runs that have not been made."""
-    missing = [
-        f"- {row.name}: {len(runs.get(row.name, ()))} of {len(row.seeds)} seeds"
-        for row in table.rows
-        if len(runs.get(row.name, ())) < len(row.seeds)
-    ]
-    if missing:
+    if missing := rows_to_run(table, runs):
         yield from ("", "## Not run", "", "The command goes on with these.", "", *missing)

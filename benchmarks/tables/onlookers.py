@@ -15,7 +15,7 @@ from benchmarks.tables.masked import (
 )
 from benchmarks.tables.matrix import write_matrix
 from benchmarks.tables.records import RunRecord, counted_before
-from benchmarks.tables.report import MARK, Rows
+from benchmarks.tables.report import MARK, Rows, rows_to_run
 from simulation.tuning.candidate import Candidate, Deployment, Mode, Promise, promise_of
 from simulation.tuning.crowd import usual_delta
 
@@ -125,10 +125,5 @@ def _promise(plan: Plan, mode: Mode, multiplier: float, rounds: int) -> Promise:
 
 def _missing(table: TableDefinition, runs: Mapping[str, Sequence[RunRecord]]) -> Iterator[str]:
     """Name the runs that have not been made."""
-    missing = [
-        f"- {row.name}: {len(runs.get(row.name, ()))} of {len(row.seeds)} seeds"
-        for row in table.rows
-        if len(runs.get(row.name, ())) < len(row.seeds)
-    ]
-    if missing:
+    if missing := rows_to_run(table, runs):
         yield from ("", "## Not run", "", *missing)

@@ -71,6 +71,15 @@ def notes_of(rows: Rows) -> list[str]:
     return ["", NOTE] if any(COUNTED_BEFORE in figures for figures in rows.values()) else []
 
 
+def rows_to_run(table: TableDefinition, runs: Mapping[str, Sequence[RunRecord]]) -> list[str]:
+    """Return a line for each row of which runs have not been made."""
+    return [
+        f"- {row.name}: {len(runs.get(row.name, ()))} of {len(row.seeds)} seeds"
+        for row in table.rows
+        if len(runs.get(row.name, ())) < len(row.seeds)
+    ]
+
+
 def write_document(
     name: str, table: TableDefinition, rows: Rows, folder: Path, *, command: str, **more: object
 ) -> None:

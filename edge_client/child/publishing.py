@@ -16,20 +16,17 @@ from edge_client.folder.layout import DeviceFolder, DeviceFolderError
 from edge_client.jobs.publishing_job import Published, PublishingJob
 from edge_client.personalisation.adapted import comparison_of
 from edge_client.personalisation.grown_state import kept_layout, read_kept_state
-from edge_client.personalisation.own_model import own_model
+from edge_client.personalisation.own_model import WHOLE_MODELS, own_model
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState, PersonalStateError
 from models.plan.plan import Plan, PlanError, decode_plan, plan_schema
 from models.plan.published_part import PublishedRecord, encode_published
-from models.settings.personalisation import AdaptedSettings, DittoSettings, PFedMeSettings
+from models.settings.personalisation import AdaptedSettings
 from models.vector.codec import named_tensors
 from privacy.foundation.atomic_files import write_atomically
 from privacy.identities.certificates import CertificateError
 from privacy.identities.keys import KeyFileError
 from privacy.identities.party import Identity
-
-_WHOLE_MODELS = (AdaptedSettings, DittoSettings, PFedMeSettings)
-"""Methods that keep a whole model beside the one that travels."""
 
 _FAILURES = (
     CertificateError,
@@ -54,7 +51,7 @@ def publish(job: PublishingJob) -> Published:
     folder = DeviceFolder(Path(job.device_folder))
     plan = decode_plan(folder.plan())
     layout = kept_layout(plan, build_client_half(plan.personalisation))
-    keeps_model = isinstance(plan.personalisation, _WHOLE_MODELS)
+    keeps_model = isinstance(plan.personalisation, WHOLE_MODELS)
     if not (layout.personal.tensors or keeps_model):
         raise PersonalStateError(
             f'method "{plan.personalisation.method}" keeps no tensor of the shared model on the '

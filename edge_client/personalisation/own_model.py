@@ -19,12 +19,15 @@ from edge_client.personalisation.plain import PlainHalf
 from edge_client.personalisation.proximal import pull_towards
 from models.networks.flat_parameters import load_parameters, read_parameters, trained_schema
 from models.networks.role_vectors import part_of
-from models.settings.personalisation import DittoSettings, PFedMeSettings
+from models.settings.personalisation import AdaptedSettings, DittoSettings, PFedMeSettings
 from models.tasks.metrics import Counts
 from models.tasks.scoring import WordScores, chunked_logits
 from models.vector.schema import Schema, TensorSpec
 
 _PREFIX = "own."
+
+WHOLE_MODELS = (AdaptedSettings, DittoSettings, PFedMeSettings)
+"""Methods that keep a whole model beside the one that travels."""
 
 
 class PFedMeHalf:

@@ -17,11 +17,13 @@ def bigram_figures(
     """Return the interpolated bigram's figures on each text, by the names of a start's.
 
     Its mixture is fitted on every tenth piece with the pairs of the others, and then all are
-    counted, a text as often as an epoch reads it.
+    counted, a text as often as an epoch reads it. Without a measured text nothing is counted.
 
     Args:
         measured: Streams of rows by the name of a text, each of shape ``(tokens,)``.
     """
+    if not measured:
+        return {}
     pieces = [piece.numpy() for piece in corpus.pieces]
     others = [piece for place, piece in enumerate(pieces) if place % _FITTED_PIECE]
     # A text of one piece has no other to be fitted on.

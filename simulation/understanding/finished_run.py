@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from edge_client.personalisation.grown_state import kept_layout, read_kept_state
-from edge_client.personalisation.own_model import own_model
+from edge_client.personalisation.own_model import WHOLE_MODELS, own_model
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState, StateLayout
 from edge_client.training.client_network import ClientNetwork
@@ -17,13 +17,7 @@ from models.networks.role_vectors import put_part
 from models.personal.hypernetwork import Hypernetwork
 from models.personal.hypernetwork_state import HypernetworkState, state_of_tensors
 from models.plan.plan import Plan, download_schema
-from models.settings.personalisation import (
-    AdaptedSettings,
-    DittoSettings,
-    FedTpSettings,
-    PFedHnSettings,
-    PFedMeSettings,
-)
+from models.settings.personalisation import FedTpSettings, PFedHnSettings
 from models.vector.schema import RELEASED
 from server.releases.method_state import MethodState, method_state_of
 from simulation.config.run_files import read_run_file
@@ -96,7 +90,7 @@ class FinishedRun:
         kept = self.kept_by(client)
         holder.load(self.received_by(client), None if kept is None else kept.personal)
         method = self.plan.personalisation
-        has_own = isinstance(method, PFedMeSettings | DittoSettings | AdaptedSettings)
+        has_own = isinstance(method, WHOLE_MODELS)
         if has_own and kept is not None:
             load_parameters(holder.network, holder.schema, own_model(holder.schema, kept.extras))
         return holder.network.eval()
