@@ -48,7 +48,7 @@ if not TYPE_CHECKING:  # A type checker refuses a name that is not there.
         """Load a name of ``__all__`` when it is first used.
 
         Raises:
-            ImportError: If another program's package has one of sotto's names, or an extra is missing.
+            ImportError: If a stranger's package has one of sotto's names, or an extra is missing.
         """
         if name not in _HOMES:
             raise AttributeError(f"sotto has no {name!r}; it has {', '.join(__all__)}")
