@@ -45,7 +45,8 @@ def simulate(
         until: Stop early, as ``"valid_perplexity=250"``.
         workers: Processes that train; 1 starts none.
         out: Folder of the run; None for one below ``runs``, named after everything given here.
-        settings: Settings by table, as ``rounds={"cap": 5}``, or by path.
+        settings: Settings by table, as ``rounds={"cap": 5}``; a table changes those that it names,
+            and None leaves one out that the preset has.
 
     Raises:
         ConfigError: If there is no such preset or setting; the text names those there are.
