@@ -5,11 +5,12 @@ python -m examples.python.devices FOLDER
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import sotto
 
 # Small, so that it takes seconds: 60 devices with the manual inside Python.
-SMALL = {
+SMALL: dict[str, Any] = {
     "rounds": {"cap": 2},
     "vocabulary": {"size": 50},
     "model": {"vocabulary_size": 50, "hidden_size": 8},

@@ -34,7 +34,7 @@ def main(folder: Path) -> sotto.Sweep:
     noise = {}
     for target in (2.0, 8.0):
         found = sotto.noise_for(target, rounds=100, delta=DELTA, sampling_rate=0.01)
-        noise[target] = float(found["noise_multiplier"] or 0)
+        noise[target] = found["noise_multiplier"]
         print(f"epsilon {target:g}: noise multiplier {noise[target]:g}")
     spent = sotto.epsilon(rounds=100, delta=DELTA, sampling_rate=0.01, noise_multiplier=noise[8.0])
     print(f"spent at the end: {spent['epsilon']:.3f}")

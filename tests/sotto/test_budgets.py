@@ -41,7 +41,6 @@ def test_least_noise_is_the_commands_and_keeps_the_budget(
 def test_correlated_noise_is_the_commands(
     mechanism: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    limits = {"min_separation": 10, "max_participation": 10}
     flags = ["--mode", "ftrl", "--min-separation", "10", "--max-participation", "10"]
     flags += ["--mechanism", mechanism, "--noise-multiplier", "4"]
 
@@ -51,7 +50,8 @@ def test_correlated_noise_is_the_commands(
         delta=1e-6,
         noise_multiplier=4.0,
         mechanism="tree" if mechanism == "tree" else "blt",
-        **limits,
+        min_separation=10,
+        max_participation=10,
     )
 
     assert main(["epsilon", *_RUN, *flags, "--json"]) == 0
