@@ -168,7 +168,8 @@ def _run(asked: Running) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
     def on_ready(ports: Ports) -> None:
-        print(f"enrolment on port {ports.enrolment}, devices on port {ports.devices}")
+        figures = "" if ports.metrics is None else f", figures on port {ports.metrics}"
+        print(f"enrolment on port {ports.enrolment}, devices on port {ports.devices}{figures}")
         for line in promises(federation.config):
             print(f"privacy: {line}")
         if federation.config.growth_told:

@@ -37,7 +37,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         shortage: Why the enrolled devices make no round, and the remedy; empty if they do, or when
             nobody serves.
         spent: Epsilon against readers and against the coordinator after the newest attempt, in
-            words; empty before one, where nothing is promised, or when nobody serves.
+            words; empty before the first one, where nothing is promised, or when nobody serves.
         helper: Whether the helper of masked sums can be reached; empty without masks, or when
             nobody serves.
         enrolled_clients: Devices that may be drawn.

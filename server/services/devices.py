@@ -74,6 +74,7 @@ class FederationService(pb_grpc.FederationServicer):
                     # Written here and not yielded: a device that loses its place is told so.
                     await context.write(piece)
                     turn.moved()
+                    self._desk.sent_bytes += len(piece)
 
     async def FetchVocabulary(  # noqa: N802
         self, request: pb.FetchVocabularyRequest, context: _Context
