@@ -116,6 +116,7 @@ class Coordinator:
             connected=len(self._dispatcher),
             leased=machine.leased_count,
             committed=machine.committed_count,
+            device_versions=self._dispatcher.versions,
             refusals=self._desk.refusals,
             received_bytes=self._intake.received_bytes,
             sent_bytes=self._desk.sent_bytes,
@@ -149,6 +150,10 @@ class Coordinator:
             shortage=shortage or "",
             spent="" if now.spent is None else now.spent.told,
             helper=await self._keeper.closer.helper_told(),
+            # They tell how many devices were drawn.
+            refusals={} if self._keeper.gate.hides_refusals else now.refusals,
+            device_versions=now.device_versions,
+            epsilons={} if now.spent is None else now.spent.by_onlooker,
         )
 
     # The rounds.

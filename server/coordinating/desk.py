@@ -55,7 +55,7 @@ class DeviceDesk:
         """Return all refused plans and uploads since the start, by code."""
         return self.reported_refusals + self.plan_refusals + self.intake.refusals
 
-    def join(self, client: str, *, lacks_personal: bool = False) -> Session:
+    def join(self, client: str, *, version: str = "", lacks_personal: bool = False) -> Session:
         """Open a device's stream and give it work, if there is any.
 
         Raises:
@@ -67,7 +67,7 @@ class DeviceDesk:
             )
         if self._work.fits is not None:
             self._work.fits.note(client, lacks_personal=lacks_personal)
-        session = self._dispatcher.open(client)
+        session = self._dispatcher.open(client, version)
         self.changed.set()
         return session
 

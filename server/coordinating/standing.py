@@ -27,6 +27,7 @@ class Standing:
         connected: Devices whose stream is open.
         leased: Connected devices that work on the round.
         committed: Devices whose update is in.
+        device_versions: Connected devices by the version that they told.
         refusals: Refused plans and uploads, by code.
         received_bytes: Bytes of updates that came.
         sent_bytes: Bytes of models that went.
@@ -50,6 +51,7 @@ class Standing:
     connected: int
     leased: int
     committed: int
+    device_versions: Mapping[str, int]
     refusals: Mapping[str, int]
     received_bytes: int
     sent_bytes: int

@@ -54,7 +54,11 @@ class FederationService(pb_grpc.FederationServicer):
         async with answering(context):
             client = await self._caller(context)
             check_device(request, self._config)
-            session = self._desk.join(client, lacks_personal=request.lacks_personal)
+            session = self._desk.join(
+                client,
+                version=request.software_version,
+                lacks_personal=request.lacks_personal,
+            )
             try:
                 async for order in session.orders():
                     yield order
