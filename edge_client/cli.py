@@ -23,6 +23,7 @@ from edge_client.folder.layout import DeviceFolder, DeviceFolderError
 from edge_client.jobs.publishing_job import PublishingError, publish_elsewhere
 from edge_client.jobs.training_process import ChildTrainer
 from edge_client.owner.floor import (
+    Floor,
     FloorError,
     PlanBelowFloorError,
     check_authority,
@@ -33,6 +34,7 @@ from edge_client.owner.floor_in_words import floor_in_words
 from edge_client.owner.pinned_helper import helper_in_words, read_helper
 from edge_client.owner.sensors import system_sensors
 from edge_client.owner.settings import (
+    ClientSettings,
     ClientSettingsError,
     read_client_settings,
     write_starting_settings,
@@ -44,6 +46,7 @@ from edge_client.wire.refusal import RefusedError, UnreachableError
 from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import Flag, command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
+from privacy.foundation.toml_schema import print_schema, toml_schema
 from privacy.identities.certificates import CertificateError, fingerprint
 from privacy.identities.invite import InviteError, read_invite
 from privacy.identities.keys import KeyFileError, read_passphrase
@@ -137,13 +140,23 @@ class Examination(OnDevice, frozen=True, kw_only=True):
     json: bool = False
 
 
+class SchemaOf(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of an owner's settings.
+
+    Attributes:
+        file: The file, by its name.
+    """
+
+    file: Annotated[Literal["floor.toml", "client.toml"], Flag("FILE", positional=True)]
+
+
 @command("sotto-client")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
     parser = command_line(
         "sotto-client",
         "Enrol this device, take part in a federation, and diagnose problems.",
-        (_enrol, _run, _publish, _doctor),
+        (_enrol, _run, _publish, _doctor, _schema),
         epilogs={"run": STATUSES},
     )
     parser.add_argument("--verbose", action="store_true", help="log every step to stderr")
@@ -292,6 +305,13 @@ def _doctor(asked: Examination) -> int:
     else:
         _show(findings)
     return 0 if all(finding.good for finding in findings) else 1
+
+
+def _schema(asked: SchemaOf) -> int:
+    """Print the JSON schema of a file, for editors that complete and check it."""
+    kinds: dict[str, type[msgspec.Struct]] = {"floor.toml": Floor, "client.toml": ClientSettings}
+    print_schema(toml_schema(kinds[asked.file], asked.file))
+    return 0
 
 
 def _show(findings: "list[Finding]") -> None:

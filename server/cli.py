@@ -15,6 +15,7 @@ from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
 from privacy.foundation.memory_pool import keep_freed_memory
+from privacy.foundation.toml_schema import schema_command
 from privacy.identities.certificates import CertificateError, certificate_time, read_certificate
 from privacy.identities.keys import KeyFileError
 from privacy.masking.helper_answer import AnswerError
@@ -22,7 +23,7 @@ from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.masked_settings import MaskedNoise
 from server.config.chosen_start import DRAWN, with_start
 from server.config.chosen_words import parse_languages, with_languages
-from server.config.federation import ConfigError, preset_text, settings_text
+from server.config.federation import ConfigError, FederationConfig, preset_text, settings_text
 from server.devices.clients import UnknownClientError
 from server.devices.known_helper import HelperMissingError
 from server.operating.backup import BackupError, create_backup, restore_backup
@@ -92,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             *(_init, _token, _run, _status, _rounds, _ledger, _pause, _resume, _drain),
             *(_revoke, _forget, _rotate_keys, _rotate_issuing_key, _replace_authority),
             _admit_helper,
-            *(_backup, _restore),
+            *(_backup, _restore, schema_command("federation.toml", lambda: FederationConfig)),
         ),
         allow_abbrev=False,
     )

@@ -10,6 +10,7 @@ import msgspec
 from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import Flag, command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
+from privacy.foundation.toml_schema import Schema, schema_command
 from privacy.foundation.whole_number_flags import seed_list
 from simulation.auditing.cli import audit
 from simulation.commands.flags import Runs
@@ -94,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         (
             *(_presets, _run, _sweep, tune, audit, partition, _plot, start),
             *(attention, embeddings, clients, listen, novel),
+            schema_command("a file to simulate", _file_schema),
         ),
         epilogs={"sweep": _SWEEP_EXAMPLES, "tune": TUNE_EXAMPLES, "start": START_EXAMPLES},
     )
@@ -162,6 +164,12 @@ def _plot(asked: Plotted) -> int:
     plot(asked.runs, asked.png, figure=asked.figure)
     print(asked.png)
     return 0
+
+
+def _file_schema() -> Schema:
+    from simulation.config.file_schema import file_schema
+
+    return file_schema()
 
 
 if __name__ == "__main__":

@@ -56,7 +56,9 @@ class PlanBelowFloorError(Exception):
 class ExampleBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The most that example-level privacy may cost over all rounds that this device ever trains.
 
-    ``epsilon`` is that of one sentence, ``delta`` the owner's own, whatever the plan says.
+    Attributes:
+        epsilon: That of one sentence.
+        delta: The owner's own, whatever the plan says.
     """
 
     epsilon: float
@@ -71,6 +73,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The least that a device accepts; what decides privacy has no default.
 
     Attributes:
+        modes: Noise modes of plans, such as ``central``.
         largest_clipping_norm: Largest L2 norm that a plan may clip updates to, in parameter units;
             ``any`` accepts every norm and no clipping.
         least_noise_multiplier: Least noise standard deviation over sensitivity that a plan may
@@ -80,6 +83,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         kinds: Kinds of plan; None accepts any.
         least_cohort: Fewest clients that a round is drawn for and, unless ``central`` or ``ftrl``
             noises a mean over all places, closes with; under ``masked`` also the fewest of a sum.
+        model_families: Families of models; None accepts any.
         methods: Personalisation methods; None accepts any.
         data_folders: Absolute folders that the data may lie in; None accepts any.
         authorities: SHA-256 fingerprints, 64 hex digits, of the authorities that may certify the

@@ -48,8 +48,13 @@ class ClientSettingsError(ValueError):
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The owner's rules for when a device works and which of its text is kept.
 
-    For ``keep_warm_s`` seconds after a round training stays in memory (about 250 MB); 0 ends it.
-    ``coordinator`` gives its listeners for devices, ``host:port``, in place of the enrolment's.
+    Attributes:
+        policy: When the device works.
+        text: Which of its text is kept, and what is cut from it.
+        keep_warm_s: Seconds for which training stays in memory after a round (about 250 MB); 0
+            ends it at once.
+        coordinator: The coordinator's listeners for devices, ``host:port``, in place of the
+            enrolment's.
     """
 
     policy: PolicySettings = PolicySettings()

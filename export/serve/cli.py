@@ -23,8 +23,13 @@ from export.serve.flags import (
 from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
+from privacy.foundation.toml_schema import NoSettings, print_schema, toml_schema
 
 Report = Mapping[str, object]
+
+
+# What every program takes before a subcommand.
+_OF_ALL = {"-h", "--help", "--version", "--print-completion"}
 
 
 @command("sotto-serve")
@@ -32,11 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return 0, or 1 after one line on stderr. Wrong usage exits with 2."""
     handlers = (
         *(_run, _init, _promote, _person, _rollback, _status, _token, _revoke),
-        *(_page, _fetch),
+        *(_page, _fetch, _schema),
     )
     given = list(sys.argv[1:] if argv is None else argv)
     names = {handler.__name__.strip("_") for handler in handlers}
-    if given and given[0] not in names | {"-h", "--help"}:
+    if given and given[0] not in names | _OF_ALL:
         given.insert(0, "run")
     parser = command_line(
         "sotto-serve",
@@ -47,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = read_arguments(parser, given)
     try:
         check_installation()
-        _print(arguments.handler(arguments.settings), as_json=arguments.settings.json)
+        report = arguments.handler(arguments.settings)
+        _print(report, as_json=getattr(arguments.settings, "json", False))
     except ImportError as error:
         print(f"sotto-serve: {error.name} is missing; install sotto[serve]", file=sys.stderr)
         return 1
@@ -135,6 +141,14 @@ def _fetch(_: Fetching) -> Report:
     from export.page.onnxruntime_web import fetch
 
     return {"fetched": str(fetch())}
+
+
+def _schema(_: NoSettings) -> Report:
+    """Print the JSON schema of serve.toml, for editors that complete and check it."""
+    from export.serve.folder.settings import ServeSettings
+
+    print_schema(toml_schema(ServeSettings, "serve.toml"))
+    return {}
 
 
 def _print(report: Mapping[str, object], *, as_json: bool) -> None:

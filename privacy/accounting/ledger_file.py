@@ -16,6 +16,9 @@ from privacy.accounting.ledger_chain import LedgerEntry, LedgerError, NotedHead,
 from privacy.foundation.strict_json import read_json
 
 _NOTING, _NOTES = ("releases", "attempts"), "ledger_sha256"
+STORE_NAME = "store.sqlite"
+"""File of a federation's store in its folder, unless its settings name another."""
+
 _SQLITE_MAGIC = b"SQLite format 3\0"
 
 
@@ -78,10 +81,19 @@ def export_ledger(run: str, entries: Sequence[LedgerEntry], *, spent: Spent | No
 
 
 def read_ledger(path: Path) -> LedgerFile:
-    """Read a coordinator's SQLite store, or its JSON export; LedgerError if it is neither.
+    """Read a federation's folder, its SQLite store, or its JSON export; the chain is not checked.
 
-    The chain is not checked.
+    Raises:
+        LedgerError: If it is none of them, or a folder whose store is elsewhere.
+        OSError: If it cannot be read.
     """
+    if path.is_dir():
+        folder, path = path, path / STORE_NAME
+        if not path.exists():
+            raise LedgerError(
+                f"{folder} must hold {STORE_NAME}; where the federation keeps its store in another "
+                f"place, give that file, or what `sotto-server ledger {folder} --json` prints"
+            )
     with path.open("rb") as file:
         is_store = file.read(len(_SQLITE_MAGIC)) == _SQLITE_MAGIC
     return _read_store(path) if is_store else _read_export(path)

@@ -73,7 +73,8 @@ class Epsilon(BudgetRun, frozen=True, kw_only=True):
         plan: Federation TOML file.
         noise_multiplier: Noise standard deviation over L2 sensitivity; no unit.
         population: Enrolled people; with it places are fixed, and their tail is part of delta.
-        ledger: A coordinator's SQLite store or `sotto-server ledger --json`; its chain is checked.
+        ledger: A federation's folder, its SQLite store, or what `sotto-server ledger --json`
+            printed; its chain is checked.
         run: Run the ledger must be of, 32 hex digits.
         head: Digest its newest entry must have, 64 hex digits.
         second_opinion: Second accountant (default and only sound one: prv).
@@ -82,7 +83,7 @@ class Epsilon(BudgetRun, frozen=True, kw_only=True):
     plan: Annotated[Path | None, Flag("PLAN", positional=True)] = None
     noise_multiplier: Annotated[float | None, Flag("Z")] = None
     population: Annotated[int | None, Flag("N")] = None
-    ledger: Annotated[Path | None, Flag("FILE")] = None
+    ledger: Annotated[Path | None, Flag("PATH")] = None
     run: Annotated[str | None, Flag("HEX")] = None
     head: Annotated[str | None, Flag("HEX")] = None
     second_opinion: Annotated[str, Flag("NAME")] = "prv"

@@ -15,6 +15,10 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 import msgspec
 
+from privacy.foundation.attribute_texts import attribute_texts
+from privacy.foundation.completions import Completion
+from protos.version import HELPER_VERSION, PLAN_VERSION, PROTOCOL_VERSION, VERSION
+
 
 class Flag(NamedTuple):
     """Details of a flag that its field's type does not give, as metadata of ``Annotated``.
@@ -45,6 +49,10 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
     json: bool = False
 
 
+_VERSIONS = (
+    f"{VERSION} (protocol {PROTOCOL_VERSION}, plans {PLAN_VERSION}, helper {HELPER_VERSION})"
+)
+
 Handler = Callable[[Any], Any]  # Each takes settings of its own.
 
 
@@ -64,6 +72,8 @@ def command_line(
         allow_abbrev: Whether a subcommand takes the beginning of a flag for the flag.
     """
     parser = argparse.ArgumentParser(prog=program, description=description)
+    parser.add_argument("--version", action="version", version=f"{program} {_VERSIONS}")
+    parser.add_argument("--print-completion", action=Completion)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for handler in handlers:
         name = handler.__name__.strip("_").replace("_", "-")
@@ -111,7 +121,7 @@ def _add_flags(command: argparse.ArgumentParser, kind: type[msgspec.Struct]) -> 
         name: command.add_mutually_exclusive_group(required=name not in with_default)
         for name in dict.fromkeys(flag.one_of for _, flag, _, _ in fields if flag.one_of)
     }
-    texts = _texts_of(kind)
+    texts = attribute_texts(kind)
     for field, flag, hint, is_list in fields:
         text = texts.get(field.name, "")
         default = _default_of(field)
@@ -153,15 +163,6 @@ def _default_of(field: msgspec.structs.FieldInfo) -> str:
         return ""
     parts = field.default if isinstance(field.default, tuple) else [field.default]
     return ",".join(map(str, parts))
-
-
-def _texts_of(kind: type) -> dict[str, str]:
-    """Return what the docstrings of a class and its bases say of each attribute."""
-    texts: dict[str, str] = {}
-    for base in reversed(kind.__mro__):
-        _, _, section = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")
-        texts |= re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", section, re.MULTILINE)
-    return texts
 
 
 def _as_help(text: str) -> str:

@@ -5,6 +5,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from privacy.accounting.ledger_file import STORE_NAME
+
 _SQLITE = "sqlite:///"
 
 
@@ -18,7 +20,7 @@ class StoreSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             for an aggregation that trims by history.
     """
 
-    url: str = "sqlite:///store.sqlite"
+    url: str = f"{_SQLITE}{STORE_NAME}"
     keep_releases: int = 10
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import Flag, command_line, read_arguments
+from privacy.foundation.toml_schema import schema_command
 from privacy.foundation.whole_number_flags import at_least_one
 from privacy.identities.certificates import CertificateError
 from privacy.identities.helper_admission import HelperRequest
@@ -139,7 +140,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         "sotto-helper",
         "Be the second party of masked sums: sum the masks of a federation's devices, never see an "
         "update.",
-        (_init, _renew, _admit, _run, _status, _ledger, _verify, _recover),
+        (
+            *(_init, _renew, _admit, _run, _status, _ledger, _verify, _recover),
+            schema_command("helper.toml", lambda: HelperSettings),
+        ),
         allow_abbrev=False,
     )
     arguments = read_arguments(parser, argv)

@@ -312,10 +312,9 @@ SENT = LocalRelease(noise_multiplier=9.0)
 
 
 def epsilon_told(federation: Federation, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what ``sotto-privacy epsilon`` says of the store's ledger."""
+    """Return what ``sotto-privacy epsilon`` says of the ledger in the federation's folder."""
     capsys.readouterr()
-    store = str(federation.root / "store.sqlite")
-    assert privacy_main(["epsilon", "--ledger", store, "--delta", "1e-3"]) == 0
+    assert privacy_main(["epsilon", "--ledger", str(federation.root), "--delta", "1e-3"]) == 0
     return capsys.readouterr().out
 
 

@@ -112,6 +112,21 @@ def test_an_edited_store_is_found_out_offline(
     assert "ledger entry 2 was changed" in capsys.readouterr().err
 
 
+def test_a_folder_without_a_store_says_what_to_give_instead(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main(["epsilon", "--ledger", str(tmp_path / "none"), "--delta", "1e-5"])
+    assert status == 1
+    capsys.readouterr()
+
+    status = main(["epsilon", "--ledger", str(tmp_path), "--delta", "1e-5"])
+
+    assert status == 1
+    told = capsys.readouterr().err
+    assert f"{tmp_path} must hold store.sqlite" in told
+    assert f"sotto-server ledger {tmp_path} --json" in told
+
+
 def test_text_written_over_bytes_is_found_out(store: Store, tmp_path: Path) -> None:
     with store.write() as connection:
         connection.exec_driver_sql("UPDATE ledger SET event = 'text' WHERE sequence = 2")
