@@ -10,7 +10,7 @@ SHARED = "from the start"
 BEFORE = "before: from scratch, 100 rounds"
 """The best federated recipe before there was a start, as it was run then."""
 
-SCRATCH = "from scratch, 20 rounds"
+SCRATCH = "from scratch, 40 rounds"
 CENTRAL = "central, from the start"
 ADAPTED = AdaptedSettings()
 """How every person's device adapts the shared model."""
@@ -35,9 +35,9 @@ def _falling(rounds: int) -> tuple[str, ...]:
 _IN_ONE_PLACE = (
     "data.partition=groups",
     "data.client_count=1",
-    "rounds={cap=3, cohort_size=1, quorum=1, deadline_s=600.0}",
+    "rounds={cap=8, cohort_size=1, quorum=1, deadline_s=600.0}",
     "training.learning_rate=2.0",
-    "training.decay={last_round=3, final_share=0.25}",
+    "training.decay={last_round=8, final_share=0.05}",
     "evaluation.every_rounds=1",
 )
 
@@ -47,7 +47,8 @@ _CENTRAL = Row(CENTRAL, _IN_ONE_PLACE)
 
 
 def _scratch(*settings: str) -> Row:
-    return Row(SCRATCH, (*FEDAVG, *_falling(20), *settings), SEEDS, preset=_SCRATCH_PRESET)
+    alike = ("rounds.participation_rate=0.2", "rounds.quorum=16")
+    return Row(SCRATCH, (*FEDAVG, *_falling(40), *alike, *settings), SEEDS, preset=_SCRATCH_PRESET)
 
 
 TABLES = {

@@ -60,7 +60,7 @@ class Coordinator:
         self._switch = switch
         self._changed = desk.changed
         self._told_short: int | None = None
-        self._clock = PhaseClock(work.machine)
+        self._clock = PhaseClock(work.machine, time.monotonic())
 
     # What the operator does.
 
@@ -101,14 +101,16 @@ class Coordinator:
 
     def standing(self) -> Standing:
         """Return where the run stands, by what lies in memory."""
-        self._clock.note()
-        machine, renewal, deadline = self._machine, self._renewal, self._machine.deadline
+        now, unix_now = time.monotonic(), time.time()
+        self._clock.note(now)
+        machine, renewal = self._machine, self._renewal
+        deadline, due = machine.deadline, self._clock.due
         return Standing(
             released_rounds=self._shelf.current.round_number,
             round_number=machine.round_number,
             attempt=machine.attempt,
-            due_at=self._clock.due_at,
-            remaining_s=0.0 if deadline is None else max(0.0, deadline - time.monotonic()),
+            due_at=None if due is None else unix_now + due - now,
+            remaining_s=0.0 if deadline is None else max(0.0, deadline - now),
             phase=machine.phase,
             phase_seconds=dict(self._clock.seconds),
             is_paused=self._switch.is_paused,
@@ -169,7 +171,7 @@ class Coordinator:
         while True:
             self._changed.clear()
             has_stepped = await self._step()
-            self._clock.note()
+            self._clock.note(time.monotonic())
             if has_stepped:
                 continue
             if self._switch.is_draining and self._machine.phase is not Phase.OPEN:
@@ -235,7 +237,7 @@ class Coordinator:
             _LOG.error("paused before round %s: %s", number, error)
             self._switch.pause()
             return False
-        self._clock.note()
+        self._clock.note(time.monotonic())
         # Until the new round's model is at hand, nobody gets a lease with the old one.
         self._intake.in_hand = None
         cohort, deadline = self._machine.cohort, self._machine.deadline
@@ -261,7 +263,7 @@ class Coordinator:
         in_hand = self._intake.in_hand
         if in_hand is None:
             raise RuntimeError("a round must be in hand to be closed")
-        self._clock.note()
+        self._clock.note(time.monotonic())
         contributors = {receipt.client for receipt in order.receipts}
         self._end_leases("the round closed", contributors)
         self._intake.end_round()

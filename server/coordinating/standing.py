@@ -1,6 +1,5 @@
 """Where a run stands at one moment, by what the coordinator has in memory: no store is asked."""
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -62,31 +61,27 @@ class Standing:
 
 
 class PhaseClock:
-    """The seconds that a run spends in each phase; ``note`` is called at each change.
+    """The seconds that a run spends in each phase, by any clock that only goes forward.
 
     Attributes:
         seconds: Seconds in each phase, up to the newest note.
+        due: When the round should be over, however often it was started over; None if none is open.
     """
 
-    def __init__(self, machine: RoundMachine) -> None:
+    def __init__(self, machine: RoundMachine, now: float) -> None:
+        """Begin with the machine's present phase; ``note`` is to be called at each change."""
         self.seconds = dict.fromkeys(Phase, 0.0)
+        self.due: float | None = None
         self._machine = machine
-        self._phase, self._since = machine.phase, time.monotonic()
-        self._due: float | None = None
+        self._phase, self._since = machine.phase, now
 
-    def note(self) -> None:
+    def note(self, now: float) -> None:
         """Count the time since the last note for the phase of then, and begin with that of now."""
-        now, machine = time.monotonic(), self._machine
+        machine = self._machine
         self.seconds[self._phase] += now - self._since
         self._phase, self._since = machine.phase, now
-        if self._due is None:
-            self._due = machine.deadline
-        elif machine.phase is Phase.FINISHED or (
-            machine.phase is Phase.WAITING and machine.attempt == 0
-        ):
-            self._due = None
-
-    @property
-    def due_at(self) -> float | None:
-        """When the round should be over, however often it was started over; None if none is."""
-        return None if self._due is None else self._due - time.monotonic() + time.time()
+        is_between = machine.phase is Phase.WAITING and machine.attempt == 0
+        if is_between or machine.phase is Phase.FINISHED:
+            self.due = None
+        elif self.due is None:
+            self.due = machine.deadline

@@ -14,9 +14,10 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from privacy.identities.party import Identity
+from protos import federation_pb2 as pb
 from server.operating.commands import Federation as Operated
 from tests.integration.conftest import Make
-from tests.integration.device import next_lease
+from tests.integration.device import Device, code_of, next_lease
 from tests.integration.federation import Federation, free_ports
 
 OBSERVE = Path(__file__).parents[2] / "deploy" / "observe"
@@ -68,6 +69,7 @@ def test_each_figure_is_what_happened_and_alerts_and_dashboard_find_theirs(
     sent_bytes, update_bytes = 0, 0
     for device, stream in zip(devices, orders, strict=True):
         lease = next_lease(stream)
+        _ask_for_a_wrong_size(device, lease)
         sent_bytes += len(device.fetch(lease))
         sealed, message_id = device.seal_update(lease)
         update_bytes += len(sealed)
@@ -75,8 +77,7 @@ def test_each_figure_is_what_happened_and_alerts_and_dashboard_find_theirs(
         device.upload(lease, sealed)
         device.commit(lease, message_id)
     leases = [next_lease(stream) for stream in orders]
-    with pytest.raises(grpc.RpcError):
-        devices[0].open_upload(leases[0], bytes(16), 1)
+    _ask_for_a_wrong_size(devices[0], leases[0])
 
     text = scraped(port)
     figures = samples_of(text)
@@ -92,7 +93,8 @@ def test_each_figure_is_what_happened_and_alerts_and_dashboard_find_theirs(
         ("sotto_quorum_devices", ""): 2,
         ("sotto_leased_devices", ""): 2,
         ("sotto_committed_devices", ""): 0,
-        ("sotto_refusals_total", "wrong_size"): 1,
+        # Two that the first round has reported, and one since.
+        ("sotto_refusals_total", "wrong_size"): 3,
         ("sotto_received_bytes_total", ""): update_bytes,
     }
     assert {key: figures[key] for key in expected} == expected
@@ -112,6 +114,12 @@ def test_each_figure_is_what_happened_and_alerts_and_dashboard_find_theirs(
     assert figures["sotto_disk_bytes", ""] == disk.total
     budgets = {"sotto_epsilon_spent", "sotto_epsilon_left", "sotto_epsilon_budget"}
     assert names_used() <= {name for name, _ in figures} | budgets
+
+
+def _ask_for_a_wrong_size(device: Device, lease: pb.Lease) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        device.open_upload(lease, bytes(16), 1)
+    assert code_of(refused.value) == "wrong_size"
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="Prometheus' promtool is not here")
