@@ -293,7 +293,28 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("run", "round_number", "phase", "enrolled_clients", "connected_clients", "leased_clients", "committed_clients", "remaining_ms", "paused", "guarantee", "software_version", "personalisation", "growth", "shortage", "spent", "helper")
+    __slots__ = ("run", "round_number", "phase", "enrolled_clients", "connected_clients", "leased_clients", "committed_clients", "remaining_ms", "paused", "guarantee", "software_version", "personalisation", "growth", "shortage", "spent", "helper", "refusals", "device_versions", "epsilons")
+    class RefusalsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class DeviceVersionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class EpsilonsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
     RUN_FIELD_NUMBER: _ClassVar[int]
     ROUND_NUMBER_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
@@ -310,6 +331,9 @@ class StatusResponse(_message.Message):
     SHORTAGE_FIELD_NUMBER: _ClassVar[int]
     SPENT_FIELD_NUMBER: _ClassVar[int]
     HELPER_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    EPSILONS_FIELD_NUMBER: _ClassVar[int]
     run: str
     round_number: int
     phase: str
@@ -326,7 +350,10 @@ class StatusResponse(_message.Message):
     shortage: str
     spent: str
     helper: str
-    def __init__(self, run: _Optional[str] = ..., round_number: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled_clients: _Optional[int] = ..., connected_clients: _Optional[int] = ..., leased_clients: _Optional[int] = ..., committed_clients: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., paused: _Optional[bool] = ..., guarantee: _Optional[str] = ..., software_version: _Optional[str] = ..., personalisation: _Optional[str] = ..., growth: _Optional[str] = ..., shortage: _Optional[str] = ..., spent: _Optional[str] = ..., helper: _Optional[str] = ...) -> None: ...
+    refusals: _containers.ScalarMap[str, int]
+    device_versions: _containers.ScalarMap[str, int]
+    epsilons: _containers.ScalarMap[str, float]
+    def __init__(self, run: _Optional[str] = ..., round_number: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled_clients: _Optional[int] = ..., connected_clients: _Optional[int] = ..., leased_clients: _Optional[int] = ..., committed_clients: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., paused: _Optional[bool] = ..., guarantee: _Optional[str] = ..., software_version: _Optional[str] = ..., personalisation: _Optional[str] = ..., growth: _Optional[str] = ..., shortage: _Optional[str] = ..., spent: _Optional[str] = ..., helper: _Optional[str] = ..., refusals: _Optional[_Mapping[str, int]] = ..., device_versions: _Optional[_Mapping[str, int]] = ..., epsilons: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class ListRoundsRequest(_message.Message):
     __slots__ = ("first_round",)

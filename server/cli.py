@@ -49,6 +49,7 @@ from server.operating.founding import FoundingError, found, write_invites
 from server.operating.leading import LOST_STATUS
 from server.operating.ledger_report import ledger_as_json, print_ledger
 from server.operating.report import languages_told, print_rounds, print_status, round_as_json
+from server.operating.watching import watch
 from server.records.folder import ServerFolder, without_noise_secret
 from server.records.lock import AlreadyRunningError
 from server.records.store import StoreError
@@ -90,10 +91,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         "sotto-server",
         "Set up a federation, invite devices, run the coordinator and look after it.",
         (
-            *(_init, _token, _run, _status, _rounds, _ledger, _pause, _resume, _drain),
+            *(_init, _token, _run, _status, watch, _rounds, _ledger, _pause, _resume, _drain),
             *(_revoke, _forget, _rotate_keys, _rotate_issuing_key, _replace_authority),
-            _admit_helper,
-            *(_backup, _restore, schema_command("federation.toml", lambda: FederationConfig)),
+            *(_admit_helper, _backup, _restore),
+            schema_command("federation.toml", lambda: FederationConfig),
         ),
         allow_abbrev=False,
     )
@@ -141,14 +142,10 @@ def _token(asked: Invites) -> None:
     """Write invite files; each enrols one device within 24 hours."""
     federation = Federation(asked.folder)
     out = asked.out or asked.folder / "invites"
-    for path in write_invites(
-        federation.folder,
-        federation.config,
-        out,
-        count=asked.count,
-        client=asked.client,
-    ):
-        print(path)
+    paths = write_invites(
+        federation.folder, federation.config, out, count=asked.count, client=asked.client
+    )
+    print(*paths, sep="\n")
 
 
 def _run(asked: Running) -> None:
@@ -169,7 +166,8 @@ def _run(asked: Running) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
     def on_ready(ports: Ports) -> None:
-        print(f"enrolment on port {ports.enrolment}, devices on port {ports.devices}")
+        figures = "" if ports.metrics is None else f", figures on port {ports.metrics}"
+        print(f"enrolment on port {ports.enrolment}, devices on port {ports.devices}{figures}")
         for line in promises(federation.config):
             print(f"privacy: {line}")
         if federation.config.growth_told:

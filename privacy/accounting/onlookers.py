@@ -28,6 +28,12 @@ class Epsilons(NamedTuple):
     delta: float
 
     @property
+    def by_onlooker(self) -> dict[str, float]:
+        """Each by its onlooker's name, without those that nothing is promised against."""
+        named = {"readers": self.readers, "coordinator": self.coordinator}
+        return {name: epsilon for name, epsilon in named.items() if math.isfinite(epsilon)}
+
+    @property
     def told(self) -> str:
         """Both in words."""
         of_readers = f"epsilon is {self.readers:.4g} {AGAINST['readers']}"

@@ -227,6 +227,11 @@ class Identity:
         pairs = (self.tls, self.wrapping, self.signing)
         return min(pair.certified.renewal_due_at for pair in pairs)
 
+    @property
+    def ends_at(self) -> float:
+        """The end of the certificate that ends first, in seconds since 1970 UTC."""
+        return min(pair.certified.not_after for pair in (self.tls, self.wrapping, self.signing))
+
     def due_for_renewal(self, now: float) -> bool:
         """Return whether any of the three certificates is past two thirds of its life."""
         return now >= self.renewal_due_at

@@ -22,7 +22,12 @@ from server.records.store import Store
 
 
 class RoundGate:
-    """The gate before each attempt of one run, coordinated or simulated; all of it blocks."""
+    """The gate before each attempt of one run, coordinated or simulated; all of it blocks.
+
+    Attributes:
+        newest: ε against each onlooker after the newest attempt that was admitted, or by the ledger
+            of a start; None before one, or where nothing is promised.
+    """
 
     def __init__(
         self,
@@ -37,6 +42,7 @@ class RoundGate:
         self._store = store
         self._run = run
         self._published = published
+        self.newest: Epsilons | None = None
         self._admitted: tuple[tuple[int, int], Epsilons | None] | None = None
         self.entries = RoundEntries(config, store, run)
 
@@ -84,6 +90,7 @@ class RoundGate:
             LedgerError: If the ledger was changed, lost its end or belongs to another run.
         """
         spent = self.spent()
+        self.newest = self._epsilons_of(spent)
         is_paid = self.entries.is_paid(next_round, attempt)
         return outlook(self._config, spent=spent, first_round=next_round, is_paid=is_paid)
 
@@ -101,7 +108,8 @@ class RoundGate:
         asked = (round_number, attempt)
         if self._admitted is None or self._admitted[0] != asked:
             self._admitted = (asked, self._epsilons_after(round_number, attempt))
-        return self._admitted[1]
+        self.newest = self._admitted[1]
+        return self.newest
 
     def population(self, round_number: int) -> list[str]:
         """Return the names of every client that may take part in this round, sorted."""
@@ -145,10 +153,22 @@ class RoundGate:
                 rounds_left=error.rounds_left,
                 epsilon=error.epsilon,
             ) from None
+        return self._against_each(readers, others)
+
+    def _epsilons_of(self, spent: Sequence[PrivacyEvent]) -> Epsilons | None:
+        """Return ε of these events alone; None without any, or where nothing is promised."""
+        budgets = budgets_of(self._config.privacy)
+        if not budgets or not spent:
+            return None
+        readers, *others = [epsilon_of(spent, each.delta, each.onlooker) for each in budgets]
+        return self._against_each(readers, others)
+
+    def _against_each(self, readers: float, others: Sequence[float]) -> Epsilons:
         # What devices noise themselves is noised for the coordinator too.
-        is_local = isinstance(config.privacy, LocalNoise)
+        is_local = isinstance(self._config.privacy, LocalNoise)
         coordinator = others[0] if others else readers if is_local else math.inf
-        return Epsilons(readers=readers, coordinator=coordinator, delta=budgets[0].delta)
+        delta = budgets_of(self._config.privacy)[0].delta
+        return Epsilons(readers=readers, coordinator=coordinator, delta=delta)
 
 
 def _fitting(

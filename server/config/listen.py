@@ -1,4 +1,4 @@
-"""Settings of the three listeners."""
+"""Settings of the listeners."""
 
 import re
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ import msgspec
 
 from privacy.foundation.host_port import checked_addresses, checked_host_port, host_of
 
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _NAME = re.compile("[A-Za-z0-9.-]+")
 
 
@@ -45,22 +46,37 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             invites. Absent: the host of ``devices``.
         admin_socket: Unix socket of the operator, relative to the coordinator's folder; with
             PostgreSQL its name in a folder of each machine's own, or an absolute path.
+        metrics: ``host:port`` of figures for Prometheus, in the clear and for everybody who reaches
+            it, so on loopback if nothing else protects it; absent means nowhere.
     """
 
     enrolment: str = "127.0.0.1:7440"
     devices: str = "127.0.0.1:7441"
     public_host: str | tuple[str, ...] | None = None
     admin_socket: str = "admin.sock"
+    metrics: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("enrolment", "devices"):
             checked_host_port(name, getattr(self, name))
         if self.enrolment == self.devices and not self.devices.endswith(":0"):
             raise ValueError(f"enrolment and devices must differ, got {self.devices!r} for both")
+        if self.metrics is not None:
+            checked_host_port("metrics", self.metrics)
+            if self.metrics in (self.enrolment, self.devices) and not self.metrics.endswith(":0"):
+                raise ValueError(
+                    "metrics must have an address of its own, other than enrolment's and devices', "
+                    f"got {self.metrics!r}"
+                )
         if isinstance(self.public_host, tuple):
             checked_hosts("public_host", self.public_host)
         if not self.admin_socket:
             raise ValueError("admin_socket must name a file, got an empty string")
+
+    @property
+    def shows_metrics_elsewhere(self) -> bool:
+        """Return whether other machines may reach the figures for Prometheus."""
+        return self.metrics is not None and host_of(self.metrics) not in _LOOPBACK
 
     @property
     def advertised_hosts(self) -> tuple[str, ...]:

@@ -11,12 +11,12 @@ from collections.abc import Collection
 
 from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
-from privacy.accounting.onlookers import Epsilons
 from privacy.noise.limited_counts import LimitedSum
 from protos import federation_pb2 as pb
 from server.coordinating.desk import DeviceDesk
 from server.coordinating.keeper import RoundKeeper
 from server.coordinating.key_renewal import KeyRenewal
+from server.coordinating.standing import PhaseClock, Standing
 from server.coordinating.work import Work
 from server.devices.dispatcher import Dispatcher
 from server.devices.membership import Membership
@@ -60,7 +60,7 @@ class Coordinator:
         self._switch = switch
         self._changed = desk.changed
         self._told_short: int | None = None
-        self._spent: Epsilons | None = None
+        self._clock = PhaseClock(work.machine, time.monotonic())
 
     # What the operator does.
 
@@ -99,28 +99,63 @@ class Coordinator:
         self._switch.drain()
         self._changed.set()
 
+    def standing(self) -> Standing:
+        """Return where the run stands, by what lies in memory."""
+        now, unix_now = time.monotonic(), time.time()
+        self._clock.note(now)
+        machine, renewal = self._machine, self._renewal
+        deadline, due = machine.deadline, self._clock.due
+        return Standing(
+            released_rounds=self._shelf.current.round_number,
+            round_number=machine.round_number,
+            attempt=machine.attempt,
+            due_at=None if due is None else unix_now + due - now,
+            remaining_s=0.0 if deadline is None else max(0.0, deadline - now),
+            phase=machine.phase,
+            phase_seconds=dict(self._clock.seconds),
+            is_paused=self._switch.is_paused,
+            quorum=machine.quorum,
+            connected=len(self._dispatcher),
+            leased=machine.leased_count,
+            committed=machine.committed_count,
+            device_versions=self._dispatcher.versions,
+            refusals=self._desk.refusals,
+            received_bytes=self._intake.received_bytes,
+            sent_bytes=self._desk.sent_bytes,
+            closing_s=self._keeper.closing_s,
+            spent=self._keeper.gate.newest,
+            certificates_end_at=renewal.identity.ends_at,
+            issuer_ends_at=renewal.issuer_ends_at,
+        )
+
+    async def enrolled(self) -> int:
+        """Return how many devices may be drawn."""
+        return await self._membership.population_size()
+
     async def status(self) -> pb.StatusResponse:
         """Return where the run stands; the admin service adds what never changes."""
-        deadline = self._machine.deadline
-        remaining_s = 0.0 if deadline is None else max(0.0, deadline - time.monotonic())
-        shortage = None
+        shortage, now = None, self.standing()
         if self._machine.phase is Phase.WAITING:
             shortage = await self._keeper.shortage(self._machine.round_number)
         return pb.StatusResponse(
-            round_number=self._machine.round_number,
-            phase=self._machine.phase.value,
-            enrolled_clients=len(await self._membership.population()),
-            connected_clients=len(self._dispatcher),
-            leased_clients=self._machine.leased_count,
-            committed_clients=self._machine.committed_count,
-            remaining_ms=round(remaining_s * 1000),
-            paused=self._switch.is_paused,
+            round_number=now.round_number,
+            phase=now.phase.value,
+            enrolled_clients=await self.enrolled(),
+            connected_clients=now.connected,
+            leased_clients=now.leased,
+            committed_clients=now.committed,
+            remaining_ms=round(now.remaining_s * 1000),
+            paused=now.is_paused,
             guarantee=self._shelf.guarantee,
             personalisation=self._shelf.travel,
             growth=self._shelf.growth,
             shortage=shortage or "",
-            spent="" if self._spent is None else self._spent.told,
+            spent="" if now.spent is None else now.spent.told,
             helper=await self._keeper.closer.helper_told(),
+            # They tell how many devices were drawn.
+            refusals={} if self._keeper.gate.hides_refusals else now.refusals,
+            device_versions=now.device_versions,
+            epsilons={} if now.spent is None else now.spent.by_onlooker,
         )
 
     # The rounds.
@@ -135,7 +170,9 @@ class Coordinator:
             self._finish_if_over()
         while True:
             self._changed.clear()
-            if await self._step():
+            has_stepped = await self._step()
+            self._clock.note(time.monotonic())
+            if has_stepped:
                 continue
             if self._switch.is_draining and self._machine.phase is not Phase.OPEN:
                 break
@@ -181,7 +218,7 @@ class Coordinator:
             return False
         number = self._machine.round_number
         try:
-            self._spent = await self._keeper.admit(number, self._machine.attempt)
+            await self._keeper.admit(number, self._machine.attempt)
         except BudgetExceededError as error:
             _LOG.error("the run ends before round %s: %s", number, error)
             self._machine.finish()
@@ -200,6 +237,7 @@ class Coordinator:
             _LOG.error("paused before round %s: %s", number, error)
             self._switch.pause()
             return False
+        self._clock.note(time.monotonic())
         # Until the new round's model is at hand, nobody gets a lease with the old one.
         self._intake.in_hand = None
         cohort, deadline = self._machine.cohort, self._machine.deadline
@@ -225,6 +263,7 @@ class Coordinator:
         in_hand = self._intake.in_hand
         if in_hand is None:
             raise RuntimeError("a round must be in hand to be closed")
+        self._clock.note(time.monotonic())
         contributors = {receipt.client for receipt in order.receipts}
         self._end_leases("the round closed", contributors)
         self._intake.end_round()
@@ -237,6 +276,7 @@ class Coordinator:
         # What was refused meanwhile is the next round's.
         self._desk.plan_refusals -= of_plans
         self._intake.refusals -= of_uploads
+        self._desk.reported_refusals += of_plans + of_uploads
         self._machine.released()
         await self._open_fits()
         if self._evaluation.is_due(order.round_number):

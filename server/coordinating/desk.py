@@ -25,7 +25,10 @@ _LOG = logging.getLogger(__name__)
 class DeviceDesk:
     """The devices of one federation, as they come, work and leave.
 
-    ``plan_refusals`` counts, by code, the refused plans that no round has reported yet.
+    Attributes:
+        plan_refusals: Refused plans that no round has reported yet, by code.
+        reported_refusals: Refused plans and uploads that closed rounds have reported, by code.
+        sent_bytes: Bytes of models sent since the start.
     """
 
     def __init__(
@@ -37,6 +40,8 @@ class DeviceDesk:
         changed: asyncio.Event,
     ) -> None:
         self.plan_refusals: Counter[str] = Counter()
+        self.reported_refusals: Counter[str] = Counter()
+        self.sent_bytes = 0
         self.intake = work.intake
         self._work = work
         self._dispatcher = dispatcher
@@ -45,7 +50,12 @@ class DeviceDesk:
         self.changed = changed
         self._told_refusal: int | None = None
 
-    def join(self, client: str, *, lacks_personal: bool = False) -> Session:
+    @property
+    def refusals(self) -> Counter[str]:
+        """Return all refused plans and uploads since the start, by code."""
+        return self.reported_refusals + self.plan_refusals + self.intake.refusals
+
+    def join(self, client: str, *, version: str = "", lacks_personal: bool = False) -> Session:
         """Open a device's stream and give it work, if there is any.
 
         Raises:
@@ -57,7 +67,7 @@ class DeviceDesk:
             )
         if self._work.fits is not None:
             self._work.fits.note(client, lacks_personal=lacks_personal)
-        session = self._dispatcher.open(client)
+        session = self._dispatcher.open(client, version)
         self.changed.set()
         return session
 

@@ -59,7 +59,8 @@ class RoundKeeper:
         self._store, self._inbox, self._releases = storage.store, storage.inbox, storage.releases
         self._threads, self._failpoints = storage.threads, storage.failpoints
         self.closer = closer
-        self._gate = gate
+        self.closing_s: float | None = None
+        self.gate = gate
         self._evaluations = evaluations
         self._helper_certificate = helper_certificate
         self._closing = asyncio.Lock()
@@ -78,7 +79,7 @@ class RoundKeeper:
 
         def repair() -> Recovered:
             # Before anything is deleted that a newer store would know.
-            self._gate.spent()
+            self.gate.spent()
             recovered = recover(self._store, self._inbox, self._releases, now=time.time())
             self._shelf.load()
             return recovered
@@ -94,7 +95,7 @@ class RoundKeeper:
 
     async def _why_not_go_on(self, opened: OpenAttempt) -> str | None:
         """Return which change of the settings ends an open attempt; None if nothing does."""
-        if opened.round_number > self._gate.cap:
+        if opened.round_number > self.gate.cap:
             return _PAST_CAP
         await self._shelf.grow(opened.round_number)
         terms = self._terms(opened.round_number, opened.members)
@@ -107,7 +108,7 @@ class RoundKeeper:
         return Recovered(*next_attempt(self._store), None, ())
 
     def _terms(self, round_number: int, members: Sequence[str] | None) -> bytes:
-        return self._gate.entries.terms_sha256(round_number, self._shelf.plan(members))
+        return self.gate.entries.terms_sha256(round_number, self._shelf.plan(members))
 
     async def announce(self, next_round: int, attempt: int) -> None:
         """Log what the run promises and will have spent.
@@ -115,7 +116,7 @@ class RoundKeeper:
         Raises:
             LedgerError: If the privacy ledger was changed or belongs to another run.
         """
-        for line in await self._threads.run(lambda: self._gate.outlook(next_round, attempt)):
+        for line in await self._threads.run(lambda: self.gate.outlook(next_round, attempt)):
             _LOG.info("privacy: %s", line)
 
     async def admit(self, round_number: int, attempt: int) -> Epsilons | None:
@@ -127,19 +128,19 @@ class RoundKeeper:
         """
         return await until_possible(
             f"round {round_number}",
-            lambda: self._threads.run(lambda: self._gate.admit(round_number, attempt)),
+            lambda: self._threads.run(lambda: self.gate.admit(round_number, attempt)),
         )
 
     async def population(self, round_number: int) -> list[str]:
         """Return the names of every device that may take part in this round, sorted."""
         return await until_possible(
             f"round {round_number}",
-            lambda: self._threads.run(lambda: self._gate.population(round_number)),
+            lambda: self._threads.run(lambda: self.gate.population(round_number)),
         )
 
     async def shortage(self, round_number: int) -> str | None:
         """Return why this round cannot open with the enrolled devices; None if it can."""
-        return await self._threads.run(lambda: self._gate.shortage(round_number))
+        return await self._threads.run(lambda: self.gate.shortage(round_number))
 
     async def take_up(self, machine: RoundMachine, recovered: Recovered) -> RoundInHand | None:
         """Put the machine into the round that an earlier process had opened, if there is one.
@@ -174,7 +175,7 @@ class RoundKeeper:
         )
 
         def record() -> None:
-            entry = self._gate.entries.of_attempt(round_number, attempt)
+            entry = self.gate.entries.of_attempt(round_number, attempt)
             open_attempt(self._store, opened, entry)
 
         await until_possible(
@@ -274,10 +275,10 @@ class RoundKeeper:
         base, started = self._shelf.current.parameters, time.monotonic()
         closed = await self.closer.close(order, in_hand, base)
         figures: dict[str, Metric] = {}
-        if not self._gate.hides_figures:
-            told = {} if self._gate.hides_refusals else refusals
+        if not self.gate.hides_figures:
+            told = {} if self.gate.hides_refusals else refusals
             figures |= figures_of_updates(order, closed, told)
-            figures["closing_s"] = time.monotonic() - started
+            figures["closing_s"] = self.closing_s = time.monotonic() - started
         figures |= figures_to_go_on(in_hand.plan, closed, spent)
         await self._shelf.release(
             closed.parameters,

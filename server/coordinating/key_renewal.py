@@ -49,6 +49,11 @@ class KeyRenewal:
         self._take_up.append(take_up)
 
     @property
+    def issuer_ends_at(self) -> float:
+        """The end of what certifies coordinator and devices, in seconds since 1970 UTC."""
+        return self._issuer.ends_at
+
+    @property
     def is_due(self) -> bool:
         """Return whether to renew now."""
         failed = self._failed_at

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, and_, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, update
 
 from protos.refusals import RefusalCode
 from server.devices.device_certificates import (
@@ -99,6 +99,13 @@ def population(store: Store) -> list[str]:
             select(clients.c.name).where(clients.c.revoked_at.is_(None)).order_by(clients.c.name)
         ).scalars()
         return [str(name) for name in names]
+
+
+def population_size(store: Store) -> int:
+    """Return how many clients ``population`` names."""
+    counted = select(func.count()).select_from(clients).where(clients.c.revoked_at.is_(None))
+    with store.read() as connection:
+        return connection.execute(counted).scalar_one()
 
 
 def eligible_clients(

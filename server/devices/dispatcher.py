@@ -1,5 +1,6 @@
 """Push work down the streams that devices hold open, and say when it has ended."""
 
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from protos import federation_pb2 as pb
@@ -30,9 +31,14 @@ class Dispatcher:
         """Return the names of all connected devices."""
         return [session.client for session in self._sessions]
 
-    def open(self, client: str) -> Session:
+    @property
+    def versions(self) -> Counter[str]:
+        """Return how many connected devices told each version of their software."""
+        return Counter(session.version for session in self._sessions)
+
+    def open(self, client: str, version: str = "") -> Session:
         """Return a new stream for a device, with the work there is for it."""
-        session = self._sessions.open(client)
+        session = self._sessions.open(client, version)
         self._offer(session)
         return session
 

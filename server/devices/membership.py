@@ -34,7 +34,7 @@ from server.devices.clients import (
     CallerError,
     UnknownClientError,
     check_caller,
-    population,
+    population_size,
     renew_certificates,
     revoke_client,
 )
@@ -143,9 +143,9 @@ class Membership:
         """
         return await self._keys_of(client, KeyUse.SIGNING)
 
-    async def population(self) -> list[str]:
-        """Return the names of every device that may be drawn, sorted."""
-        return await self._threads.run(lambda: population(self._store))
+    async def population_size(self) -> int:
+        """Return how many devices may be drawn: enrolled and not revoked."""
+        return await self._threads.run(lambda: population_size(self._store))
 
     async def revoke(self, client: str) -> None:
         """Withdraw a device's certificates and the invites that it has not used.

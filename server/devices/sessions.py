@@ -5,21 +5,26 @@ is served at once, and two agents with one identity learn of it.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from server.devices.refused_calls import RefusedError
 
+# What an operator's screen may show of words that anybody may have sent.
+_VERSION = re.compile(r"[0-9A-Za-z.+-]{1,24}")
+
 
 class Session:
     """One device's open stream; ``nonce`` is of the last lease pushed to it, until that ends.
 
-    ``is_over`` once its last order was pushed.
+    ``version`` is what the device said of its software. ``is_over`` once its last order was pushed.
     """
 
-    def __init__(self, client: str) -> None:
+    def __init__(self, client: str, version: str = "") -> None:
         self.client = client
+        self.version = version if _VERSION.fullmatch(version) else "other"
         self.nonce: bytes | None = None
         self.is_over = False
         self._orders: asyncio.Queue[pb.WorkOrder | RefusedError] = asyncio.Queue()
@@ -67,7 +72,7 @@ class Sessions:
         """Return the client's stream, or None when it is away."""
         return self._by_client.get(client)
 
-    def open(self, client: str) -> Session:
+    def open(self, client: str, version: str = "") -> Session:
         """Return a new stream for the client and end its older one."""
         older = self._by_client.get(client)
         if older is not None:
@@ -77,7 +82,7 @@ class Sessions:
                     f"{client} checked in again from elsewhere; one identity serves one agent",
                 )
             )
-        session = Session(client)
+        session = Session(client, version)
         self._by_client[client] = session
         return session
 

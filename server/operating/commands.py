@@ -248,9 +248,7 @@ class Federation:
             raise AlreadyRunningError(f"{told(leader)}; run the command there")
 
     def _certificates_end_at(self) -> str:
-        identity = Identity.load(self.folder.identity)
-        pairs = (identity.tls, identity.wrapping, identity.signing)
-        return _iso(min(pair.certified.not_after for pair in pairs))
+        return _iso(Identity.load(self.folder.identity).ends_at)
 
     def _issuer_ends_at(self) -> str:
         return _iso(load_issuer(self.folder.authority).ends_at)

@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError, InternalError, OperationalError
 
 from privacy.foundation.atomic_files import write_atomically
 from server.config.federation import FederationConfig
+from server.config.listen import ListenSettings
 from server.operating.admin_socket import admin_socket
 from server.records.folder import ServerFolder
 from server.records.leadership import (
@@ -86,15 +87,19 @@ def out_of_service(folder: ServerFolder, config: FederationConfig) -> Iterator[T
 
 
 @contextlib.asynccontextmanager
-async def in_turn(folder: ServerFolder, config: FederationConfig) -> AsyncIterator[Store | None]:
+async def in_turn(
+    folder: ServerFolder, config: FederationConfig, listen: ListenSettings
+) -> AsyncIterator[Store | None]:
     """Lend the store once this process may serve; None if a signal ends it before.
+
+    ``listen.metrics`` is where a coordinator that stands by says so.
 
     Raises:
         AlreadyRunningError: If another process serves this folder, where one alone can, or stands
             by on this machine.
         StoreError: If the store cannot be opened or does not belong to this run, or the folder is
             not the one that the leader writes to.
-        ListenError: If the operator's socket cannot be opened.
+        ListenError: If the operator's socket or the address of metrics cannot be opened.
         LeadershipLostError: If the database stops answering meanwhile.
     """
     if config.store.sqlite_path is not None:
@@ -114,7 +119,7 @@ async def in_turn(folder: ServerFolder, config: FederationConfig) -> AsyncIterat
             run = check_run(store, config.seed, config.run_digest)
             _compare_clocks(store)
             standby = _Standby(folder, store, leadership)
-            yield store if await standby.wait(here, run) else None
+            yield store if await standby.wait(here, run, listen) else None
         except (InternalError, OperationalError) as error:
             # Another may lead before it answers again; a start finds out.
             raise LeadershipLostError(f"the database does not answer: {error.orig}") from None
@@ -134,20 +139,28 @@ class _Standby:
         self._is_cut_off = False
         self._sharing = _Sharing(folder, store)
 
-    async def wait(self, here: Path, run: str) -> bool:
+    async def wait(self, here: Path, run: str, listen: ListenSettings) -> bool:
         """Return True once this process leads, False when a signal tells it to stop."""
+        # Here, because they import Prometheus' library, and most commands need none.
+        from server.services.metrics import StandbyMetrics
+        from server.services.metrics_page import open_metrics
+
         with _stopping() as stopped:
             if await self._try():
                 return True
-            grpc_server = await open_admin(StandbyService(run, self._told), here)
-            try:
-                while not stopped.is_set():
-                    if await self._try():
-                        return True
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(stopped.wait(), BEAT_S)
-            finally:
-                await grpc_server.stop(_GRACE_S)
+            async with open_metrics(listen, StandbyMetrics(self._folder.root)):
+                grpc_server = await open_admin(StandbyService(run, self._told), here)
+                try:
+                    return await self._wait(stopped)
+                finally:
+                    await grpc_server.stop(_GRACE_S)
+
+    async def _wait(self, stopped: asyncio.Event) -> bool:
+        while not stopped.is_set():
+            if await self._try():
+                return True
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), BEAT_S)
         return False
 
     async def _try(self) -> bool:

@@ -17,7 +17,19 @@ from server.releases.publishing import ReleaseSummary
 # Beside a column of its own, or too long for one.
 _UNTABLED = {"contributions", WEIGHTS_FIGURE}
 
-_ONLY_IF_TOLD = ("growth", "shortage", "spent", "helper", "leader", "leads_since", "term")
+# The devices have a table of their own, and the epsilons stand in words.
+_NOT_IN_TABLE = ("clients", "epsilons")
+_ONLY_IF_TOLD = (
+    "growth",
+    "shortage",
+    "spent",
+    "helper",
+    "leader",
+    "leads_since",
+    "term",
+    "refusals",
+    "device_versions",
+)
 
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,13 +49,17 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         shortage: Why the enrolled devices make no round, and the remedy; empty if they do, or when
             nobody serves.
         spent: Epsilon against readers and against the coordinator after the newest attempt, in
-            words; empty before one, where nothing is promised, or when nobody serves.
+            words; empty before the first one, where nothing is promised, or when nobody serves.
         helper: Whether the helper of masked sums can be reached; empty without masks, or when
             nobody serves.
         enrolled_clients: Devices that may be drawn.
         connected_clients: Devices whose stream is open.
         leased_clients: Connected devices that work on the round.
         committed_clients: Devices whose update is in.
+        refusals: Refused plans and uploads since the coordinator's start, by code; none is told
+            under a guarantee, or when nobody serves.
+        device_versions: Connected devices by the version of their software.
+        epsilons: ``spent`` as numbers, by onlooker; without those that nothing is promised against.
         remaining_s: Seconds until the round closes; 0 when none is open.
         software_version: Version of the serving process, or of this one.
         certificates_end_at: Expiry of the coordinator's certificates, ISO 8601 UTC.
@@ -66,6 +82,9 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     connected_clients: int = 0
     leased_clients: int = 0
     committed_clients: int = 0
+    refusals: dict[str, int] = {}
+    device_versions: dict[str, int] = {}
+    epsilons: dict[str, float] = {}
     remaining_s: float = 0.0
     software_version: str
     certificates_end_at: str
@@ -99,6 +118,9 @@ def from_answer(
         connected_clients=answer.connected_clients,
         leased_clients=answer.leased_clients,
         committed_clients=answer.committed_clients,
+        refusals=dict(answer.refusals),
+        device_versions=dict(answer.device_versions),
+        epsilons=dict(answer.epsilons),
         remaining_s=answer.remaining_ms / 1000,
         software_version=answer.software_version,
         certificates_end_at=certificates_end_at,
@@ -126,7 +148,7 @@ def print_status(report: StatusReport) -> None:
     """Print the report as a table, and the devices below it."""
     table = Table(show_header=False, box=None)
     for name, value in msgspec.structs.asdict(report).items():
-        if name != "clients" and (name not in _ONLY_IF_TOLD or value):
+        if name not in _NOT_IN_TABLE and (name not in _ONLY_IF_TOLD or value):
             table.add_row(name.replace("_", " "), _text(value))
     console = Console()
     console.print(table)
@@ -181,5 +203,7 @@ def _text(value: object) -> str:
             return "yes" if value else "no"
         case float():
             return f"{value:.4g}"
+        case dict():
+            return ", ".join(f"{name} {count}" for name, count in sorted(value.items()))
         case _:
             return str(value)

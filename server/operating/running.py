@@ -69,6 +69,8 @@ from server.services.listeners import (
     open_devices,
     open_enrolment,
 )
+from server.services.metrics import CoordinatorMetrics
+from server.services.metrics_page import open_metrics
 from server.uplink.acceptance import Intake
 from server.uplink.receiving import UploadDesk
 
@@ -80,10 +82,11 @@ _GRACE_S = 1.0
 
 @dataclass(frozen=True)
 class Ports:
-    """The coordinator's two open ports."""
+    """The coordinator's open ports; ``metrics`` is None where none is asked for."""
 
     enrolment: int
     devices: int
+    metrics: int | None
 
 
 async def serve(
@@ -114,6 +117,7 @@ async def serve(
     """
     # One thread an operation: sums are the same to the bit on every machine, and in simulation.
     torch.set_num_threads(1)
+    listen = listen or config.listen
     again = (
         f"`sotto-server run {folder.root}` again: it goes on with the round, and every update that "
         "was acknowledged is kept"
@@ -122,7 +126,7 @@ async def serve(
         naming_the_disk(folder.root, again=again),
         ThreadPoolExecutor(_THREADS) as executor,
     ):
-        async with in_turn(folder, config) as store:
+        async with in_turn(folder, config, listen) as store:
             if store is None:
                 return
             run = check_run(store, config.seed, config.run_digest)
@@ -136,7 +140,7 @@ async def serve(
                 threads=Threads(executor),
                 failpoints=failpoints,
             )
-            await parts.serve(listen or config.listen, on_ready)
+            await parts.serve(listen, on_ready)
 
 
 class _Parts:
@@ -325,8 +329,10 @@ class _Parts:
             opened.append(grpc_server)
             opened.append(await open_admin(admin, admin_socket(self._folder, self._config)))
             watching = asyncio.create_task(hand_back_after_crowds(self._storage.threads))
+            metrics = CoordinatorMetrics(self._folder.root, self._config.privacy, coordinator)
             try:
-                yield Ports(enrolment=enrolment_port, devices=devices_port)
+                async with open_metrics(listen, metrics) as metrics_port:
+                    yield Ports(enrolment_port, devices_port, metrics_port)
             finally:
                 watching.cancel()
         finally:

@@ -43,6 +43,7 @@ class ReleaseSummary:
             drew the cohort, since the rest grows with how many came.
         is_published: Whether its files have their name.
         term: Term in which its files were written; 0 where one coordinator alone can serve.
+        recorded_at: When it was released, seconds since 1970 UTC.
     """
 
     round_number: int
@@ -53,6 +54,7 @@ class ReleaseSummary:
     metrics: dict[str, Metric]
     is_published: bool
     term: int = 0
+    recorded_at: float = 0.0
 
 
 def release_round(
@@ -279,4 +281,5 @@ def _summary(row: Row[Any]) -> ReleaseSummary:
         msgspec.json.decode(row.metrics),
         row.published_at is not None,
         row.term or 0,
+        row.recorded_at,
     )

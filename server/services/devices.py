@@ -54,7 +54,11 @@ class FederationService(pb_grpc.FederationServicer):
         async with answering(context):
             client = await self._caller(context)
             check_device(request, self._config)
-            session = self._desk.join(client, lacks_personal=request.lacks_personal)
+            session = self._desk.join(
+                client,
+                version=request.software_version,
+                lacks_personal=request.lacks_personal,
+            )
             try:
                 async for order in session.orders():
                     yield order
@@ -74,6 +78,7 @@ class FederationService(pb_grpc.FederationServicer):
                     # Written here and not yielded: a device that loses its place is told so.
                     await context.write(piece)
                     turn.moved()
+                    self._desk.sent_bytes += len(piece)
 
     async def FetchVocabulary(  # noqa: N802
         self, request: pb.FetchVocabularyRequest, context: _Context

@@ -97,6 +97,11 @@ class Intake:
             raise RefusedError(RefusalCode.NO_ROUND)
         return lease, in_hand
 
+    @property
+    def received_bytes(self) -> int:
+        """Return the bytes of updates that were received since the start."""
+        return self._uploads.received_bytes
+
     def end_round(self) -> None:
         """Drop what was uploaded and not committed under leases that have ended."""
         self._uploading.clear()

@@ -48,7 +48,10 @@ class _Upload:
 
 
 class UploadDesk:
-    """The files of the current round's uploads, in a folder that is made if missing."""
+    """The files of the current round's uploads, in a folder that is made if missing.
+
+    ``received_bytes`` counts what was written, over all uploads of this process.
+    """
 
     def __init__(self, folder: Path, threads: Threads, *, piece_s: float = PIECE_S) -> None:
         """Use a folder; each piece of a stream must come within ``piece_s`` seconds."""
@@ -57,6 +60,7 @@ class UploadDesk:
         self._threads = threads
         self._piece_s = piece_s
         self._uploads: dict[bytes, _Upload] = {}
+        self.received_bytes = 0
         self._being_written = 0
         # What an earlier process received, by the lease's nonce in hex.
         self._left: dict[str, Path] = {
@@ -167,6 +171,7 @@ class UploadDesk:
         with _shortages_refused():
             await self._threads.run(lambda: write(piece, start))
         upload.held_bytes = max(upload.held_bytes, start + len(piece))
+        self.received_bytes += len(piece)
 
     def beginning(self, lease_nonce: bytes, offset: int) -> tuple[Path, bytes] | None:
         """Return file and message of an upload that begins at this offset, else None."""

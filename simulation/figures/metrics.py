@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 FILE_NAME = "metrics.jsonl"
+# A coordinator's names for the same figures, which `server.services.metrics` gives Prometheus.
+_ON_BOARD = {
+    "epsilon": "sotto_epsilon_spent/readers",
+    "coordinator_epsilon": "sotto_epsilon_spent/coordinator",
+}
 
 Value: TypeAlias = float | int | str | None
 # One round's figures by name.
@@ -46,7 +51,7 @@ class MetricsWriter:
         if self._board is not None:
             for name, value in figures.items():
                 if isinstance(value, float | int) and name != "round":
-                    self._board.add_scalar(name, value, _round_of(figures))
+                    self._board.add_scalar(_ON_BOARD.get(name, name), value, _round_of(figures))
 
     def close(self) -> None:
         """Close the files."""

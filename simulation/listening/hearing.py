@@ -21,8 +21,7 @@ from models.listening.time_warping import WarpingPath, warped
 from models.settings.audio import MelSettings
 from models.sound.mel import SoundError, log_mel
 from simulation.listening.corpus import Real
-from simulation.listening.intelligibility import pesq, stoi
-from simulation.listening.missing import MissingMeasureError
+from simulation.listening.intelligibility import MissingMeasureError, pesq, stoi
 from simulation.listening.pitch import PitchErrors, pitch_errors, pitch_track
 from simulation.listening.voices import Utterance, Vocoder
 

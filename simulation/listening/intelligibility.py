@@ -18,9 +18,12 @@ from torch import Tensor
 
 from models.sound.mel import SoundError
 from models.sound.waveform import resample
-from simulation.listening.missing import MissingMeasureError
 
 _PESQ_HZ = 16_000
+
+
+class MissingMeasureError(RuntimeError):
+    """Raised when a measure needs a package that is not installed; says which, and the remedy."""
 
 
 def stoi(reference: Tensor, spoken: Tensor, sample_rate_hz: int) -> float:

@@ -18,7 +18,7 @@ from torch import Tensor
 from models.listening.time_warping import WarpingPath
 from models.settings.audio import MelSettings
 from models.sound.mel import SoundError, frame_count
-from simulation.listening.missing import MissingMeasureError
+from simulation.listening.intelligibility import MissingMeasureError
 
 LOWEST_HZ = 60.0
 HIGHEST_HZ = 500.0

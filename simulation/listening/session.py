@@ -2,11 +2,11 @@
 
 A folder of a listening holds ``listening.md`` and ``listening.json``, a folder of WAVs for each
 voice, and for each text a picture of all voices under test side by side: of a run that grew, its
-stages.
+stages. ``listening.html`` has all of it on one page to listen on.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,6 +17,7 @@ from models.listening.recogniser import SpeechRecogniser
 from privacy.foundation.atomic_files import READABLE, write_atomically
 from simulation.listening.corpus import Corpus, Real
 from simulation.listening.hearing import Heard, Listener
+from simulation.listening.page import PAGE_FILE, Files, page
 from simulation.listening.pictures import Shown, draw_utterances
 from simulation.listening.sound_writer import write_wav
 from simulation.listening.table import ListeningReport, VoiceFigures, markdown, voice_figures
@@ -92,7 +93,8 @@ def listen(
         voices=tuple(rows),
         notes=(*notes, *listener.notes),
     )
-    _write(folder, report)
+    texts = {real.clip.name: real.clip.text for _, clips in everyone for real in clips}
+    _write(folder, report, texts)
     return report
 
 
@@ -116,11 +118,16 @@ def _draw(
         draw_utterances(columns, path, text=real.clip.text)
 
 
-def _write(folder: Path, report: ListeningReport) -> None:
+def _write(folder: Path, report: ListeningReport, texts: Mapping[str, str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     figures = msgspec.json.format(msgspec.json.encode(report))
     write_atomically(folder / FIGURES_FILE, figures, mode=READABLE)
     write_atomically(folder / TABLE_FILE, markdown(report).encode(), mode=READABLE)
+    files = Files(
+        sound=lambda voice, clip: folder / _file_name(voice) / f"{_file_name(clip)}.wav",
+        picture=lambda clip: folder / f"{_file_name(clip)}.png",
+    )
+    write_atomically(folder / PAGE_FILE, page(report, texts, files).encode(), mode=READABLE)
 
 
 def _file_name(name: str) -> str:

@@ -106,22 +106,38 @@ def markdown(report: ListeningReport) -> str:
     lines = [
         f"# Listening to {report.corpus}",
         "",
-        f"Each voice says the texts of {report.voices[0].clips} clips that nobody was trained on. "
-        f"Sound is made by {report.vocoder}. The recogniser, trained on the other real clips, has "
-        f"a character error rate of {report.recogniser_error_rate:.3f} on all {report.held_out} "
-        "that are held out.",
+        said_how(report),
         "",
         f"| voice | | {' | '.join(names)} |",
         f"| --- | --- |{' ---: |' * len(names)}",
         *(
-            f"| {row.voice} | {row.kind} | "
-            f"{' | '.join(_shown(value(row), style) for _, value, style in _COLUMNS)} |"
+            f"| {row.voice} | {row.kind} | {' | '.join(headed(row).values())} |"
             for row in report.voices
         ),
         "",
-        *(f"- {note}" for note in (*report.notes, *_warnings(report), *_legend())),
+        *(f"- {note}" for note in told(report)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def said_how(report: ListeningReport) -> str:
+    """Return what was said, how the sound was made, and how well the judge hears."""
+    return (
+        f"Each voice says the texts of {report.voices[0].clips} clips that nobody was trained on. "
+        f"Sound is made by {report.vocoder}. The recogniser, trained on the other real clips, has "
+        f"a character error rate of {report.recogniser_error_rate:.3f} on all {report.held_out} "
+        "that are held out."
+    )
+
+
+def headed(row: VoiceFigures) -> dict[str, str]:
+    """Return a row's figures as the table shows them, by the heads of their columns."""
+    return {name: _shown(value(row), style) for name, value, style in _COLUMNS}
+
+
+def told(report: ListeningReport) -> list[str]:
+    """Return the lines that a reader of the table must know."""
+    return [*report.notes, *_warnings(report), *_legend()]
 
 
 def _warnings(report: ListeningReport) -> Iterable[str]:

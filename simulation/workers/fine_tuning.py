@@ -47,6 +47,7 @@ class FineTuner:
         training = msgspec.structs.replace(
             plan.training,
             local_epochs=1,
+            decay=None,
             optimiser_state="fresh",
             example_privacy=None,
             frozen=(),

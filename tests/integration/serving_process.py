@@ -23,11 +23,14 @@ class Machine(NamedTuple):
     runtime: Path
     enrolment: int
     devices: int
+    metrics: int
 
     @property
     def listen(self) -> ListenSettings:
         return ListenSettings(
-            enrolment=f"127.0.0.1:{self.enrolment}", devices=f"127.0.0.1:{self.devices}"
+            enrolment=f"127.0.0.1:{self.enrolment}",
+            devices=f"127.0.0.1:{self.devices}",
+            metrics=f"127.0.0.1:{self.metrics}",
         )
 
 

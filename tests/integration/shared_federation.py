@@ -32,7 +32,7 @@ class Coordinator:
         self.log_file = root.parent / f"{root.name}-{name}.log"
         # Short: a socket's path has at most 100 bytes.
         runtime = Path(tempfile.mkdtemp(prefix="run-"))
-        self.machine = Machine(runtime, *free_ports(2))
+        self.machine = Machine(runtime, *free_ports(3))
         self.process: BaseProcess
         self.process, self._ready = begin_serving(root, self.log_file, failpoint, self.machine)
 

@@ -45,6 +45,7 @@ from tests.integration.device import Device, next_lease, plan_of, wait_finished
 from tests.integration.federation import Federation, settings
 from tests.integration.real_device import LIMIT_S, RealDevice, await_rounds, until
 from tests.integration.test_failpoints import StubbornDevice
+from tests.integration.test_observed import samples_of, scraped, watched
 from tests.integration.test_real_refusals import connected
 from tests.integration.test_round import run_to_the_end
 
@@ -593,7 +594,7 @@ def test_a_tree_that_went_back_to_a_backup_does_not_draw_its_noise_again(
 def test_nothing_of_one_device_is_written_or_told(
     guarded: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    federation = guarded(cap=2, rule='rule = "mean"\nweighting = "equal"', clipping_norm=0.5)
+    federation, port = watched(guarded, cap=2, rule=EQUAL, clipping_norm=0.5)
     federation.start()
     made_up = federation.enrol(1)[0]
     device = RealDevice(tmp_path / "device", "the train is late again\nbuy bread and milk\n")
@@ -602,8 +603,11 @@ def test_nothing_of_one_device_is_written_or_told(
     try:
         orders = made_up.check_in()
         for _ in range(2):
-            made_up.take_part(next_lease(orders))
+            lease = next_lease(orders)
+            while_open = samples_of(scraped(port))
+            made_up.take_part(lease)
         await_rounds(federation, 2)
+        figures = scraped(port)
         capsys.readouterr()
         assert main(["status", str(federation.root), "--json"]) == 0
         assert main(["rounds", str(federation.root), "--json"]) == 0
@@ -629,6 +633,21 @@ def test_nothing_of_one_device_is_written_or_told(
         if path.is_file() and path.name != "parameters.bin"
     )
     written += federation.log.encode() + told.encode() + device.log.read_bytes()
+    # Counts of the enrolled alone: nothing of who was drawn, came or was refused, or of their sum.
+    at_the_end = samples_of(figures)
+    names = {name.removeprefix("sotto_") for name, _ in at_the_end}
+    assert names == {
+        *("leads", "disk_free_bytes", "disk_bytes", "certificate_end_seconds"),
+        *("rounds_released_total", "round_attempt", "phase", "paused"),
+        *("enrolled_devices", "connected_devices", "quorum_devices"),
+        *("epsilon_budget", "epsilon_spent", "epsilon_left"),
+    }
+    assert while_open.keys() - at_the_end.keys() == {("sotto_round_due_seconds", "")}
+    epsilon = epsilon_of([EVENT, EVENT], 1e-3)
+    assert at_the_end["sotto_epsilon_spent", "readers"] == epsilon
+    assert at_the_end["sotto_epsilon_left", "readers"] == 100.0 - epsilon
+    # Bytes of a disk, and ends of certificates, have so many digits that one may look like a norm.
+    written += re.sub(r"sotto_(disk|certificate|round_due)\S* .*", "", figures).encode()
     # How long a round took, or when somebody enrolled, may happen to look like a norm.
     written = re.sub(rb'"(duration_s|enrolled_at)": ?[-+.e0-9]+', b"", written)
     for number in (1, 2):

@@ -161,6 +161,10 @@ def test_a_running_coordinator_is_watched_paused_and_drained(
     (first,) = json.loads(run("rounds", federation.root, "--json").stdout)
     assert (first["round_number"], first["contributions"]) == (1, 1)
     assert "device-0001" in run("status", federation.root).stdout
+    drawn = run("watch", federation.root).stdout
+    assert "round 2 of " in drawn
+    assert "1 of 1 connected" in drawn
+    assert "test on 1" in drawn  # The version that the device told.
     second_server = run("run", federation.root)
     assert second_server.returncode == 1
     assert "already" in second_server.stderr or "a coordinator serves" in second_server.stderr

@@ -21,6 +21,7 @@ from tests.integration.shared_federation import (
     until,
 )
 from tests.integration.test_failpoints import ROUNDS, assert_undisturbed
+from tests.integration.test_observed import samples_of, scraped
 from tests.integration.test_round import expected_digest
 from tests.server.postgresql_cluster import PostgresqlCluster
 
@@ -158,6 +159,11 @@ def test_every_machine_says_who_leads_and_leaves_orders_to_it(share: Share) -> N
         report = _status(coordinator)
         assert (report["phase"], report["term"]) == (phase, 2)
         assert report["leader"] == socket.gethostname()
+    for coordinator, leads in ((leader, 1), (standby, 0)):
+        figures = samples_of(scraped(coordinator.machine.metrics))
+        assert figures["sotto_leads", ""] == leads
+        # Who stands by knows nothing of the round.
+        assert (("sotto_phase", "waiting") in figures) == (leads == 1)
     for command in (["pause"], ["resume"], ["drain"], ["revoke", "x"], ["forget", "x"]):
         for coordinator in (standby, nowhere):
             status, said = coordinator.command(*command)
@@ -172,6 +178,7 @@ def test_every_machine_says_who_leads_and_leaves_orders_to_it(share: Share) -> N
     assert leader.command("drain")[0] == 0
     assert leader.wait() == 0
     standby.await_open()
+    assert samples_of(scraped(standby.machine.metrics))["sotto_leads", ""] == 1
 
 
 def _status(coordinator: Coordinator) -> dict[str, Any]:

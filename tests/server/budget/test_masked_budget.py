@@ -207,3 +207,19 @@ def test_whose_noise_counts_belongs_to_the_terms_of_an_attempt(store: Store) -> 
     )
 
     assert terms != others
+
+
+def test_a_start_knows_what_the_ledger_holds_before_it_admits_an_attempt(store: Store) -> None:
+    settings = federation()
+    asked = gate(store, settings)
+    asked.outlook(1)
+    known = [asked.newest]
+    first = attempt(store, asked, 1, 0)
+    release(store, asked, settings, 1)
+    known.append(asked.newest)
+
+    again = gate(store, settings)
+    again.outlook(2)
+    known.append(again.newest)
+
+    assert known == [None, first, first]

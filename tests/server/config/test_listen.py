@@ -47,3 +47,38 @@ def test_two_free_ports_may_be_asked_for() -> None:
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         ListenSettings(enrolment=address)
+
+
+def test_figures_are_shown_nowhere_unless_asked_for() -> None:
+    settings = ListenSettings()
+
+    assert (settings.metrics, settings.shows_metrics_elsewhere) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("address", "elsewhere"),
+    [
+        ("127.0.0.1:7442", False),
+        ("localhost:7442", False),
+        ("[::1]:0", False),
+        ("0.0.0.0:7442", True),
+        ("[::]:7442", True),
+        ("sotto.example:7442", True),
+    ],
+)
+def test_figures_stay_on_this_machine_on_loopback_alone(address: str, elsewhere: bool) -> None:
+    assert ListenSettings(metrics=address).shows_metrics_elsewhere is elsewhere
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("7442", 'metrics must be "host:port"'),
+        ("127.0.0.1:70000", "a port up to 65535"),
+        ("127.0.0.1:7441", "metrics must have an address of its own"),
+        ("127.0.0.1:7440", "other than enrolment's and devices', got '127.0.0.1:7440'"),
+    ],
+)
+def test_an_address_at_which_no_figures_can_be_shown_is_refused(address: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ListenSettings(metrics=address)

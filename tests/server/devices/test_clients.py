@@ -10,6 +10,7 @@ from server.devices.clients import (
     enrol_client,
     list_clients,
     population,
+    population_size,
     renew_certificates,
     revoke_client,
 )
@@ -54,6 +55,7 @@ def test_a_revoked_client_may_not_call_and_is_not_drawn(
     tls = certificate(ONE, "tls", 1).sha256
     assert refusal(store, tls) is RefusalCode.CERTIFICATE_REVOKED
     assert population(store) == ["device-0002", "device-0003"]
+    assert population_size(store) == 2
     assert certificates_of(store, ONE, "wrapping") == []
     assert list_clients(store)[0].revoked_at == 20.0
     assert check_caller(store, certificate("device-0002", "tls", 1).sha256, now=20.0)

@@ -43,7 +43,7 @@ def leader(federation: tuple[ServerFolder, FederationConfig]) -> Iterator[None]:
 
 def stand_by(folder: ServerFolder, config: FederationConfig) -> None:
     async def wait() -> None:
-        async with in_turn(folder, config):
+        async with in_turn(folder, config, config.listen):
             raise AssertionError("it must not lead")
 
     asyncio.run(wait())

@@ -26,6 +26,8 @@ PIECES = 64
 class Pieces:
     """A desk whose model has so many pieces."""
 
+    sent_bytes = 0
+
     async def model_pieces(self, client: str, request: pb.FetchModelRequest) -> Iterator[bytes]:
         encoded = pb.ModelChunk(data=bytes(PIECE_BYTES)).SerializeToString()
         return (encoded for _ in range(PIECES))

@@ -54,9 +54,11 @@ def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
     )
 
     with MetricsWriter(tmp_path, with_tensorboard=True) as writer:
-        writer.write({"round": 3, "valid_perplexity": 812.5})
+        writer.write({"round": 3, "valid_perplexity": 812.5, "epsilon": 1.5})
 
     board = EventAccumulator(str(tmp_path / "tensorboard"))
     board.Reload()
-    (event,) = board.Scalars("valid_perplexity")
-    assert (event.step, event.value) == (3, 812.5)
+    # What a coordinator knows too has the name that it gives Prometheus.
+    for name, value in {"valid_perplexity": 812.5, "sotto_epsilon_spent/readers": 1.5}.items():
+        (event,) = board.Scalars(name)
+        assert (event.step, event.value) == (3, value)

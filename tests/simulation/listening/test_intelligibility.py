@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from models.sound.mel import SoundError
-from simulation.listening.intelligibility import pesq, stoi
-from simulation.listening.missing import MissingMeasureError
+from simulation.listening.intelligibility import MissingMeasureError, pesq, stoi
 from tests.simulation.listening.stand_ins import RATE, noise, tone
 
 

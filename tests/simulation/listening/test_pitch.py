@@ -7,7 +7,7 @@ import torch
 from models.listening.time_warping import WarpingPath
 from models.settings.audio import MelSettings
 from models.sound.mel import SoundError
-from simulation.listening.missing import MissingMeasureError
+from simulation.listening.intelligibility import MissingMeasureError
 from simulation.listening.pitch import PitchErrors, pitch_errors, pitch_track
 from tests.simulation.listening.stand_ins import noise, tone
 

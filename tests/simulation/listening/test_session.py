@@ -1,3 +1,6 @@
+import base64
+import io
+import re
 import sys
 import wave
 from dataclasses import dataclass, field
@@ -6,6 +9,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+import soundfile
 import torch
 from torch import Tensor
 
@@ -116,6 +120,35 @@ def test_every_table_has_its_ceiling_and_floors_in_order_of_worth(
 
 
 @pytest.mark.slow
+def test_one_page_has_every_sound_and_needs_nothing_else(
+    sung: Corpus, recogniser: SpeechRecogniser, tmp_path: Path
+) -> None:
+    report = heard(sung, recogniser, tmp_path, Drawl(times=1, name="<drawl>"), clip_count=16)
+
+    page = (tmp_path / "listening.html").read_text()
+
+    players = re.findall(r'src="data:audio/flac;base64,([^"]+)"', page)
+    rows = [(row.voice, said.clip) for row in report.voices for said in row.utterances]
+    clips = [said.clip for said in report.voices[0].utterances]
+    by_text = sorted(rows, key=lambda row: clips.index(row[1]))
+    assert len(players) == len(rows) == 10
+    for (voice, clip), coded in zip(by_text, players, strict=True):
+        samples, rate = soundfile.read(io.BytesIO(base64.b64decode(coded)), dtype="int16")
+        kept = soundfile.read(
+            tmp_path / re.sub(r"[^\w+.-]+", "-", voice) / f"{clip.replace('/', '-')}.wav",
+            dtype="int16",
+        )
+        assert rate == kept[1] == RATE
+        assert (samples == kept[0]).all()
+    # One picture a text, and a row of figures a voice; no address to fetch anything from.
+    assert page.count('src="data:image/png;base64,') == len(clips) == 2
+    assert "<td>&lt;drawl&gt;</td><td>voice</td>" in page
+    assert "<drawl>" not in page
+    assert "http" not in page
+    assert all(src.startswith("data:") for src in re.findall(r'src="([^"]*)"', page))
+
+
+@pytest.mark.slow
 def test_the_straightest_head_is_measured_and_the_stop_counted(
     sung: Corpus, recogniser: SpeechRecogniser, tmp_path: Path
 ) -> None:
@@ -146,7 +179,7 @@ def test_sound_pictures_and_figures_are_kept(
     kept = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     pairs = {f"{row.voice.replace(' ', '-')}/anna-t{n}" for row in report.voices for n in (0, 1)}
     assert kept == {
-        *("listening.md", "listening.json", "anna-t0.png", "anna-t1.png"),
+        *("listening.md", "listening.json", "listening.html", "anna-t0.png", "anna-t1.png"),
         *(f"{pair}.wav" for pair in pairs),
     }
     with wave.open(str(tmp_path / "real-clip" / "anna-t0.wav")) as file:

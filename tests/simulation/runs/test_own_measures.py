@@ -164,16 +164,19 @@ def test_neighbours_vote_while_a_client_types(
 def test_fine_tuning_is_what_a_client_does_who_trains_on_alone(
     configured: Configured, typists: TextPopulation, tmp_path: Path
 ) -> None:
-    config, tables = configured(*OWN, "data.fine_tuning_epochs=[1, 3]", "training.local_epochs=2")
+    falling = "training.decay={last_round=2, final_share=0.1}"
+    config, tables = configured(
+        *OWN, "data.fine_tuning_epochs=[1, 3]", "training.local_epochs=2", falling
+    )
 
     final = run_simulation(config, tables, typists, tmp_path, RunOptions(worker_count=2))
 
-    # By hand: one epoch a round from the released model on, nothing of it clipped.
+    # By hand: one epoch a round from the released model on, in steps of round 1, nothing clipped.
     release = read_release(tmp_path / "releases" / "latest")
     plan = release.plan
     alone = msgspec.structs.replace(
         plan,
-        training=msgspec.structs.replace(plan.training, local_epochs=1),
+        training=msgspec.structs.replace(plan.training, local_epochs=1, decay=None),
         privacy=msgspec.structs.replace(plan.privacy, clipping_norm=None),
     )
     trainer = LocalTrainer(alone)
