@@ -147,8 +147,8 @@ def _checked_names(source: Path, names: Iterable[str], allowed: Collection[str])
     foreign = sorted(set(listed) - set(allowed))
     if foreign:
         raise BundleError(
-            f"{source}: a bundle holds only {sorted(allowed)}, got {foreign[0][:80]!r}; one of another kind "
-            "holds other files"
+            f"{source}: a bundle holds only {sorted(allowed)}, got {foreign[0][:80]!r}; one of "
+            "another kind holds other files"
         )
     if len(set(listed)) != len(listed):
         raise BundleError(f"{source}: a bundle holds each file once, got {sorted(listed)}")
