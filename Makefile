@@ -3,7 +3,7 @@ PYTHON ?= python3
 FUZZ_SECONDS ?= 60
 BIN := .venv/bin
 STAMP := .venv/.ready
-PACKAGES := privacy models server edge_client export simulation
+PACKAGES := privacy models server edge_client export simulation sotto
 SOURCES := $(PACKAGES) tests benchmarks examples deploy
 
 # Devices and commands start by the hundred: each would compile every module it loads anew.

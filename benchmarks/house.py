@@ -1,4 +1,4 @@
-"""The size and the shape of the six packages: lines, long functions, wide constructors, circles.
+"""The size and the shape of the packages: lines, long functions, wide constructors, circles.
 
 Code is every line that is neither blank, comment nor docstring; a docstring's lines are those
 from quote to quote, and a function's lines leave its docstring out. Generated code is not counted.
@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PACKAGES = ("privacy", "models", "server", "edge_client", "export", "simulation")
+PACKAGES = ("privacy", "models", "server", "edge_client", "export", "simulation", "sotto")
 LARGEST_FUNCTION = 60
 LARGEST_FILE = 350
 MOST_COLLABORATORS = 8

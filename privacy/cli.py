@@ -92,17 +92,7 @@ def _epsilon(asked: Epsilon) -> None:
     epsilon_pld, epsilon_prv, rho and delta, all against readers of releases, and
     coordinator_epsilon; null if one does not apply or has no bound.
     """
-    if asked.ledger is not None:
-        answer = budget_commands.epsilon_of_ledger(asked.ledger, asked)
-    elif asked.plan is not None:
-        answer = budget_commands.epsilon_of_plan(asked.plan, second_opinion=asked.second_opinion)
-    elif asked.source == "ftrl":
-        answer = budget_commands.epsilon_of_correlated(asked)
-    elif asked.source == "masked":
-        answer = budget_commands.epsilon_of_masked(asked)
-    else:
-        answer = budget_commands.epsilon_of_sampled(asked)
-    _tell(answer, as_json=asked.json)
+    _tell(budget_commands.epsilon_of(asked), as_json=asked.json)
 
 
 def _noise(asked: Noise) -> None:

@@ -78,7 +78,7 @@ def open_files(source: Path, allowed: Collection[str]) -> BundleFiles:
 class _Folder:
     def __init__(self, folder: Path, allowed: Collection[str]) -> None:
         self._folder = folder
-        self.names = _checked_names((path.name for path in folder.iterdir()), allowed)
+        self.names = _checked_names(folder, (path.name for path in folder.iterdir()), allowed)
 
     def read(self, name: str, *, limit_bytes: int) -> bytes:
         path = self._folder / name
@@ -95,8 +95,8 @@ class _Zip:
             with open_zip(source) as archive:
                 members = archive.infolist()
         except ZIP_DAMAGE as error:
-            raise BundleError(f"{source.name} must be a .zip: {error}") from None
-        self.names = _checked_names((member.filename for member in members), allowed)
+            raise BundleError(f"{source} must be a .zip: {error}") from None
+        self.names = _checked_names(source, (member.filename for member in members), allowed)
         self._members = {member.filename: member for member in members}
 
     def read(self, name: str, *, limit_bytes: int) -> bytes:
@@ -142,16 +142,16 @@ def _zipped(files: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def _checked_names(names: Iterable[str], allowed: Collection[str]) -> frozenset[str]:
+def _checked_names(source: Path, names: Iterable[str], allowed: Collection[str]) -> frozenset[str]:
     listed = list(names)
     foreign = sorted(set(listed) - set(allowed))
     if foreign:
         raise BundleError(
-            f"a bundle holds only {sorted(allowed)}, got {foreign[0][:80]!r}; one of another kind "
-            "holds other files"
+            f"{source}: a bundle holds only {sorted(allowed)}, got {foreign[0][:80]!r}; one of "
+            "another kind holds other files"
         )
     if len(set(listed)) != len(listed):
-        raise BundleError(f"a bundle holds each file once, got {sorted(listed)}")
+        raise BundleError(f"{source}: a bundle holds each file once, got {sorted(listed)}")
     return frozenset(listed)
 
 

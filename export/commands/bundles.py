@@ -4,10 +4,9 @@ from pathlib import Path
 
 import msgspec
 
-from export.blocked.blocked_words import blocked_words
-from export.bundles.keyboard_bundle import load_bundle
 from export.bundles.manifest import BundleManifest
 from export.commands.flags import Asking, FromRelease, Graph, Rounding, Speech
+from export.commands.open_bundles import OpenKeyboard
 from export.commands.reports import (
     Report,
     described_people,
@@ -35,10 +34,6 @@ from export.making.released_model import (
 from export.making.speech import VoiceKind
 from export.people.people_file import load_people_file
 from export.people.personal_file import kind_of, load_personal_file
-from export.runtime.next_word import NextWords, written_out
-from export.runtime.personal_ranking import PersonalRanking
-from export.runtime.word_graph import NextWordGraph
-from export.runtime.word_index import WordIndex
 
 
 def export_release(asked: Graph, kind: BundleKind[BundleManifest]) -> Report:
@@ -137,17 +132,8 @@ def suggest(asked: Asking, text: str) -> Report:
         ValueError: If the bundle is refused.
         OSError: If it cannot be read.
     """
-    certificate = certificate_in(asked.authority)
-    bundle = load_bundle(asked.bundle, authority=certificate)
-    graph = NextWordGraph(bundle.graph)
-    if asked.person is not None:
-        own = load_personal_file(asked.person, authority=certificate)
-        graph = own.on(graph, bundle.manifest)
-    index = WordIndex(bundle.vocabulary)
-    blocked = () if asked.offensive else blocked_words(bundle.manifest.languages)
-    ranking = PersonalRanking(bundle.vocabulary, index, blocked=blocked)
-    reading = NextWords(graph, bundle.vocabulary, slot_count=asked.top, index=index).read(text)
-    found = []
-    if reading is not None:
-        found = written_out(ranking.rank(reading, count=asked.top), reading)
+    keyboard = OpenKeyboard(
+        asked.bundle, person=asked.person, authority=asked.authority, offensive=asked.offensive
+    )
+    found = keyboard.suggest(text, count=asked.top)
     return {"suggestions": [msgspec.to_builtins(word) for word in found]}

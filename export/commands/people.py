@@ -124,13 +124,18 @@ def _of_bundle(source: Path, target: Path, part: PublishedPart | None, options: 
     return {"bundle": str(target), **signed, **client, **described(manifest)}
 
 
-def _whole(release: Release, target: Path, client: str, signer: Identity | None) -> Report:
-    """Export a bundle of a client's whole model, all of which the coordinator knows."""
+def bundle_kind(task: str) -> BundleKind[BundleManifest]:
+    """Return the kind of bundle that models of a task go into."""
     kinds: dict[str, BundleKind[BundleManifest]] = {
         "speech": VoiceKind(),
         "image_classification": ClassifierKind(),
     }
-    kind = kinds.get(release.plan.task, KeyboardKind())
+    return kinds.get(task, KeyboardKind())
+
+
+def _whole(release: Release, target: Path, client: str, signer: Identity | None) -> Report:
+    """Export a bundle of a client's whole model, all of which the coordinator knows."""
+    kind = bundle_kind(release.plan.task)
     manifest = export_bundle(kind, release, target, client=client, signed_with=signer)
     return {"bundle": str(target), "client": client, **described(manifest)}
 

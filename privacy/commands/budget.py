@@ -47,6 +47,17 @@ CHEAP_ATTENTION = 0.5
 """κ up to which attention costs a guarantee little; above it the price is said."""
 
 
+def epsilon_of(asked: Epsilon) -> Answer:
+    """Answer what a plan, a setting or a ledger costs, whichever is asked about."""
+    if asked.ledger is not None:
+        return epsilon_of_ledger(asked.ledger, asked)
+    if asked.plan is not None:
+        return epsilon_of_plan(asked.plan, second_opinion=asked.second_opinion)
+    if asked.source == "ftrl":
+        return epsilon_of_correlated(asked)
+    return epsilon_of_masked(asked) if asked.source == "masked" else epsilon_of_sampled(asked)
+
+
 def epsilon_of_sampled(asked: Epsilon) -> Answer:
     """Answer what rounds of Gaussian noise cost, cohorts drawn by secret coins at rate q.
 

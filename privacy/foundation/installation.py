@@ -6,6 +6,7 @@ command checks this before anything else.
 """
 
 import importlib.util
+import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -20,13 +21,23 @@ def check_installation() -> None:
     """Raise InstallationError if the packages that can be imported lie in several folders."""
     home = Path(__file__).resolve().parents[2]
     for package in PACKAGES:
-        spec = importlib.util.find_spec(package)
-        for folder in _folders(spec):
+        for folder in _folders(_spec_of(package)):
             if folder.parent != home:
                 raise InstallationError(
                     f"sotto's packages must share one folder: 'privacy' lies in {home}, but "
-                    f"'{package}' is {folder}; install sotto into an environment of its own"
+                    f"'{package}' is {folder}; rename that, start in another folder, or install "
+                    "sotto into an environment of its own"
                 )
+
+
+def _spec_of(package: str) -> ModuleSpec | None:
+    """Return where an import name leads, whether or not it is imported already."""
+    try:
+        return importlib.util.find_spec(package)
+    except ValueError:
+        # A module that a program made by itself has no origin.
+        place = getattr(sys.modules[package], "__file__", None) or "a module made while running"
+        return ModuleSpec(package, None, origin=place)
 
 
 def _folders(spec: ModuleSpec | None) -> list[Path]:

@@ -1,6 +1,6 @@
 """The work of the subcommands once their arguments are read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -9,11 +9,17 @@ from typing import Any, NamedTuple
 from server.config.federation import ConfigError
 from server.config.start_lines import outlook
 from simulation.config.overrides import Override
-from simulation.config.simulation import SimulationConfig, config_from, read_tables, with_settings
+from simulation.config.simulation import (
+    SimulationConfig,
+    config_from,
+    extended,
+    read_tables,
+    with_settings,
+)
 from simulation.engines.choice import engine_on, worker_count_on
 from simulation.engines.cluster import Cluster, cluster_for
 from simulation.figures.followed import nothing_to_follow
-from simulation.figures.metrics import Figures, read_metrics
+from simulation.figures.metrics import Figures, Value, read_metrics
 from simulation.figures.plots import plot_runs
 from simulation.figures.progress import ProgressReport, tell
 from simulation.figures.threshold import Threshold
@@ -39,13 +45,14 @@ class Request(NamedTuple):
     """The request of ``run`` and ``sweep``.
 
     Attributes:
-        name: Preset, or file ending in ``.toml``.
+        name: Preset, or file ending in ``.toml``; with ``given`` what the settings are called.
         worker_count: Processes that train; None for one a processor core.
         until: When to stop early.
         method: Personalisation method in place of the file's, or None.
         together: Clients that one process trains at once.
         engine: ``local`` or ``ray``.
         address: The Ray cluster's; None for one of this machine alone.
+        given: TOML tables in place of a preset's or a file's.
     """
 
     name: str
@@ -59,6 +66,7 @@ class Request(NamedTuple):
     device: str = "cpu"
     engine: str = "local"
     address: str | None = None
+    given: Mapping[str, Any] | None = None  # TOML values.
 
     @property
     def short_name(self) -> str:
@@ -73,7 +81,8 @@ class Request(NamedTuple):
             ConfigError: If there is no such preset or file, or it is no TOML.
             ValueError: If there is no such method.
         """
-        tables = read_tables(self.name)
+        given = self.given
+        tables = read_tables(self.name) if given is None else extended(given, self.name)
         if self.method is not None:
             tables["personalisation"] = method_table(self.method, tables)
         return tables
@@ -120,11 +129,16 @@ def run_one(request: Request, *, out: Path | None) -> Figures:
     if config.growth_told:
         tell([f"growth: {config.growth_told}"])
     with request.cluster() as cluster:
-        options = request.options(
-            worker_count=worker_count_on(cluster, request.worker_count), engine=engine_on(cluster)
-        )
+        count = worker_count_on(cluster, request.worker_count)
+        engine = engine_on(cluster, worker_count=count)
+        options = request.options(worker_count=count, engine=engine)
         run = WholeRun(folder.name, config, tables, lambda: population, folder, options)
         final = run_here(run, ProgressReport)
+    return told_of(folder, final)
+
+
+def told_of(folder: Path, final: Figures) -> dict[str, Value]:
+    """Return what a command tells of a run that is over: also its folder and its seconds."""
     return {**final, "seconds": _seconds(folder), "out": str(folder)}
 
 
@@ -138,13 +152,15 @@ def sweep(request: Request, *, seeds: Sequence[int], out: Path | None, figure: s
         _checked(cell)
 
     place = request.place()
+    is_here = place.engine == "local"
+    engine = engine_on(None, worker_count=place.worker_count) if is_here else LocalWorkers
     folder = out or Path("runs") / f"{request.short_name}-sweep"
     with place.starter() as starter:
 
         def start_cell(cell: Cell, seed: int, folder: Path) -> Callable[[], Figures]:
             seeded = {**cell.tables, "seed": seed}
             config = config_from(seeded, cell.name)
-            options = request.options(worker_count=place.worker_count)
+            options = request.options(worker_count=place.worker_count, engine=engine)
             name, population = f"{cell.name}, seed {seed}", partial(populations.of, config)
             return starter.start(WholeRun(name, config, seeded, population, folder, options)).result
 

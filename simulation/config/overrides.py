@@ -42,7 +42,7 @@ def parse_override(text: str) -> Override:
 
 # The dictionaries below are TOML tables: their values are of any TOML type.
 def with_setting(tables: Mapping[str, Any], path: tuple[str, ...], value: object) -> dict[str, Any]:
-    """Return a copy of a TOML document with one setting changed or added.
+    """Return a copy of a TOML document with one setting changed or added; None leaves it out.
 
     Raises:
         ValueError: If the path leads through something that is no table.
@@ -53,7 +53,10 @@ def with_setting(tables: Mapping[str, Any], path: tuple[str, ...], value: object
         table = table.setdefault(key, {})
         if not isinstance(table, dict):
             raise ValueError(f"{'.'.join(path)}: {key} is a value, not a table")
-    table[path[-1]] = value
+    if value is None:
+        table.pop(path[-1], None)
+    else:
+        table[path[-1]] = value
     return changed
 
 

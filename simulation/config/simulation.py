@@ -116,9 +116,19 @@ def read_tables(preset_or_file: str) -> dict[str, Any]:
         tables = parse_toml(text)
     except TomlError as error:
         raise ConfigError(f"{preset_or_file} is no TOML: {error}") from None
-    if "extends" not in tables:
-        return tables
-    return _changed(_extended(preset_or_file, tables.pop("extends")), tables)
+    return extended(tables, preset_or_file)
+
+
+def extended(tables: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """Return TOML tables with the settings of the preset that they extend, if they extend one.
+
+    Raises:
+        ConfigError: If they extend no preset; the text names ``source``.
+    """
+    own = dict(tables)
+    if "extends" not in own:
+        return own
+    return _changed(_extended(source, own.pop("extends")), own)
 
 
 def config_from(tables: Mapping[str, Any], source: str) -> SimulationConfig:

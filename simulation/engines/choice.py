@@ -5,13 +5,17 @@ from functools import partial
 from simulation.engines.cluster import Cluster
 from simulation.workers.engine import Engine
 from simulation.workers.local import LocalWorkers
+from simulation.workers.own_process import OwnProcess
 from simulation.workers.processors import processor_count
 
 
-def engine_on(cluster: Cluster | None) -> Engine:
-    """Return the engine that works on a cluster; this machine's processes without one."""
+def engine_on(cluster: Cluster | None, *, worker_count: int | None = None) -> Engine:
+    """Return the engine that works on a cluster; on this machine without one.
+
+    One worker needs no process of its own there.
+    """
     if cluster is None:
-        return LocalWorkers
+        return OwnProcess if worker_count == 1 else LocalWorkers
     # It imports Ray.
     from simulation.engines.ray_workers import RayWorkers
 

@@ -32,6 +32,11 @@ def plot_runs(
     """
     lines = {name: series(rows, figure) for name, rows in runs.items()}
     if not any(rounds for rounds, _ in lines.values()):
+        if any(figure in row for rows in runs.values() for row in rows):
+            raise ValueError(
+                f"{figure} is a finite number in no round, as where a model diverged; "
+                "lower training.learning_rate, or choose another figure"
+            )
         raise ValueError(f"no run has the figure {figure}; choose one of {_names(runs)}")
 
     def draw(axes: "Axes") -> None:

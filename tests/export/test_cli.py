@@ -174,7 +174,7 @@ def test_blocked_words_are_suggested_only_to_those_who_allow_them(
 
     best = suggested()
     monkeypatch.setattr(
-        "export.commands.bundles.blocked_words",
+        "export.commands.open_bundles.blocked_words",
         lambda tags: frozenset({best} if tuple(tags) == ("en",) else ()),
     )
 
