@@ -91,11 +91,12 @@ def type_both_ways(
     models = [_Model(network, vocabulary, stream) for network in networks]
     cache = PersonalCache()
     ranking = PersonalRanking(vocabulary, index, cache=cache)
-    for sentence in before:
+    for sentence in vocabulary.read(before):
         cache.learn(_text(sentence))
     counted = [BothWays(Typed(), Typed()) for _ in models]
     place = 0
-    for sentence in typed:
+    # As the list reads them, word for word in the stream's places.
+    for sentence in vocabulary.read(typed):
         for number, model in enumerate(models):
             alone, own = counted[number]
             rows = model.distributions(place, len(sentence))

@@ -41,6 +41,15 @@ def test_the_model_alone_is_counted_as_everywhere_else(network: WordNetwork) -> 
     assert alone.savings == pytest.approx(keys.savings)
 
 
+def test_what_the_list_passes_over_is_typed_by_nobody(network: WordNetwork) -> None:
+    index = WordIndex(WORDS)
+    smiling = [["\U0001f600"], *([*sentence, "\U0001f600"] for sentence in TYPED), ["\U0001f600"]]
+
+    with_signs = type_both_ways([network], WORDS, index, before=smiling, typed=smiling)
+
+    assert with_signs == type_both_ways([network], WORDS, index, before=TYPED, typed=TYPED)
+
+
 def test_a_word_that_the_list_lacks_is_offered_once_it_was_typed_twice(
     network: WordNetwork,
 ) -> None:
