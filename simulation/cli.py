@@ -132,13 +132,14 @@ def _presets(asked: Shown) -> int:
 def _run(asked: Run) -> int:
     """Run a federation, or go on with one that stopped."""
     from simulation.commands.runs import run_one
+    from simulation.figures.metrics import in_words
 
     final = run_one(asked.request(), out=asked.out)
     if asked.json:
         print(msgspec.json.encode(final).decode())
     else:
         for name, value in final.items():
-            print(f"{name:20} {value:.6g}" if isinstance(value, float) else f"{name:20} {value}")
+            print(f"{name:20} {in_words(value)}")
     return 0
 
 

@@ -28,7 +28,8 @@ def epsilon(
 
     Args:
         plan: Federation's TOML file.
-        ledger: A coordinator's store, or what ``sotto-server ledger --json`` wrote.
+        ledger: A federation's folder, its SQLite store, or what ``sotto-server ledger --json``
+            printed.
         mode: How noise is added; None is ``central``.
         rounds: Rounds of the whole run.
         noise_multiplier: Noise standard deviation over L2 sensitivity; no unit.

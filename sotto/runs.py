@@ -16,7 +16,7 @@ from export.commands.people import bundle_kind
 from models.networks.registry import Network
 from models.vector.schema import RELEASED
 from simulation.commands.runs import plot, told_of
-from simulation.figures.metrics import Value, read_metrics, series
+from simulation.figures.metrics import Value, in_words, read_metrics, series
 from simulation.runs.sweep import Row, markdown
 from simulation.understanding.finished_run import open_run
 
@@ -125,7 +125,7 @@ class Run:
     def _repr_html_(self) -> str:
         """Return the figures as a table, and the picture of the run."""
         rows = "".join(
-            f"<tr><td>{escape(name)}</td><td>{escape(_told(value))}</td></tr>"
+            f"<tr><td>{escape(name)}</td><td>{escape(in_words(value))}</td></tr>"
             for name, value in self.figures.items()
         )
         return f"<table>{rows}</table>{self._picture()}"
@@ -176,7 +176,3 @@ class Sweep:
 
     def __repr__(self) -> str:
         return markdown(self.rows, self.figure)
-
-
-def _told(value: Value) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

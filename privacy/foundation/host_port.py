@@ -9,6 +9,7 @@ MOST_ADDRESSES = 8
 
 _HOST_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
 _LARGEST_PORT = 65535
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class HostPort(NamedTuple):
@@ -16,6 +17,11 @@ class HostPort(NamedTuple):
 
     host: str
     port: int
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return self.host in _LOOPBACK
 
 
 def checked_host_port(name: str, address: str) -> HostPort:

@@ -8,7 +8,6 @@ import msgspec
 
 from privacy.foundation.host_port import checked_addresses, checked_host_port, host_of
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _NAME = re.compile("[A-Za-z0-9.-]+")
 
 
@@ -76,7 +75,8 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     @property
     def shows_metrics_elsewhere(self) -> bool:
         """Return whether other machines may reach the figures for Prometheus."""
-        return self.metrics is not None and host_of(self.metrics) not in _LOOPBACK
+        address = self.metrics
+        return address is not None and not checked_host_port("metrics", address).is_loopback
 
     @property
     def advertised_hosts(self) -> tuple[str, ...]:

@@ -21,6 +21,15 @@ class Phase(StrEnum):
     """The run reached its cap or its convergence criterion."""
 
 
+def shown_phase(phase: str, *, hides_cohort: bool) -> str:
+    """Return a phase as a reader of figures may see it.
+
+    Where it is a secret how many came, a round that is summed counts as open: how long the sum
+    takes would tell.
+    """
+    return Phase.OPEN if hides_cohort and phase == Phase.CLOSING else phase
+
+
 class ComeBackReason(StrEnum):
     """The reason why a device gets no lease now; it keeps its stream open and is called."""
 

@@ -13,7 +13,6 @@ _OF_ONE = {
     "helper_certificate": "`sotto-helper renew`, then `sotto-server admit-helper`",
     "out_of_memory": "a smaller model, batch_size or bptt_steps",
     "plan_not_signed": "are these devices of this federation? They may need to enrol again",
-    "version_mismatch": "update the side that is older; device versions stand beside this",
 }
 _OF_FLOORS = (
     "the plan asks for more than their owners allow: weaken it, or ask owners to change floor.toml"

@@ -20,6 +20,7 @@ from rich.text import Text
 from privacy.foundation.flags import Flag
 from privacy.foundation.whole_number_flags import at_least_one
 from privacy.noise.plan_events import budgets_of
+from server.machine.answers import shown_phase
 from server.operating.commands import Federation
 from server.operating.flags import OnFolder
 from server.operating.remedies import remedy
@@ -123,7 +124,8 @@ def drawn(seen: Seen, promise: Promise) -> RenderableType:
 
 
 def _title(report: StatusReport, promise: Promise) -> Text:
-    phase = "paused" if report.is_paused else report.phase
+    shown = shown_phase(report.phase, hides_cohort=promise.hides_cohort)
+    phase = "paused" if report.is_paused else shown
     left = f" · {report.remaining_s:.0f} s left" if report.remaining_s else ""
     leader = f" · {report.leader} leads" if report.leader else ""
     of_all = f"round {report.round_number} of {promise.last_round}"
@@ -172,14 +174,13 @@ def _add_budgets(facts: Table, seen: Seen, promise: Promise) -> None:
 
 
 def last_day(rounds: Sequence[ReleaseSummary], last_round: int) -> str | None:
-    """Return the UTC day of the last round at the pace of the newest ones; None before three.
+    """Return the UTC day of the last round at the pace of the newest ones; None before two.
 
-    Round 0, the start, is no measure of pace.
+    ``rounds`` begin with 1: the start, round 0, is no measure of pace.
     """
-    trained = [summary for summary in rounds if summary.round_number > 0][-_PACE_ROUNDS:]
-    if len(trained) < 2 or trained[-1].round_number >= last_round:
+    if len(rounds) < 2 or rounds[-1].round_number >= last_round:
         return None
-    first, last = trained[0], trained[-1]
+    first, last = rounds[-_PACE_ROUNDS:][0], rounds[-1]
     pace_s = (last.recorded_at - first.recorded_at) / (last.round_number - first.round_number)
     ends_at = last.recorded_at + pace_s * (last_round - last.round_number)
     try:

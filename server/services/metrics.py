@@ -24,7 +24,7 @@ from privacy.noise.plan_events import budgets_of
 from privacy.noise.settings import PrivacySettings
 from server.coordinating.coordinator import Coordinator
 from server.coordinating.standing import Standing
-from server.machine.answers import Phase
+from server.machine.answers import Phase, shown_phase
 
 _PATIENCE_S = 10.0
 _ENROLLED_FOR_S = 60.0
@@ -51,16 +51,12 @@ class CoordinatorMetrics(Collector):
         looking = asyncio.run_coroutine_threadsafe(self._look(), self._loop)
         now = looking.result(_PATIENCE_S)
         yield from of_process(self._folder, leads=True)
-        yield from _of_round(now, self._shown(now.phase), self._enrolled)
+        shown = shown_phase(now.phase, hides_cohort=self._privacy.guarantees_privacy)
+        yield from _of_round(now, shown, self._enrolled)
         yield from _of_certificates(now)
         yield from _of_budgets(now.spent, self._privacy)
         if not self._privacy.guarantees_privacy:
             yield from _of_devices(now)
-
-    def _shown(self, phase: Phase) -> Phase:
-        # How long a sum takes would tell how many came.
-        hides = self._privacy.guarantees_privacy and phase is Phase.CLOSING
-        return Phase.OPEN if hides else phase
 
     async def _look(self) -> Standing:
         if time.monotonic() >= self._enrolled_until:
@@ -88,14 +84,14 @@ def of_process(folder: Path, *, leads: bool) -> Iterator[Metric]:
     yield _gauge("sotto_disk_bytes", "Bytes of the disk of the folder", disk.total)
 
 
-def _of_round(now: Standing, shown: Phase, enrolled: int) -> Iterator[Metric]:
+def _of_round(now: Standing, shown: str, enrolled: int) -> Iterator[Metric]:
     yield CounterMetricFamily("sotto_rounds_released", "Rounds released", now.released_rounds)
     yield _gauge("sotto_round_attempt", "How often the round was started over", now.attempt)
     if now.due_at is not None:
         yield _gauge(
             "sotto_round_due_seconds", "Unix time when the round should be over", now.due_at
         )
-    phases = {phase.value: float(phase is shown) for phase in Phase}
+    phases = {phase.value: float(phase == shown) for phase in Phase}
     yield _gauges("sotto_phase", "1 for the phase of the round", "phase", phases)
     yield _gauge("sotto_paused", "1 if no new round is opened", float(now.is_paused))
     yield _gauge("sotto_enrolled_devices", "Devices that may be drawn", enrolled)

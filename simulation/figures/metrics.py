@@ -24,6 +24,11 @@ Value: TypeAlias = float | int | str | None
 Figures: TypeAlias = Mapping[str, Value]
 
 
+def in_words(value: Value) -> str:
+    """Return a figure as people read it."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 class MetricsError(ValueError):
     """Raised when a metrics file cannot be read; the text names the file and the line."""
 

@@ -10,8 +10,6 @@ from privacy.foundation.host_port import checked_host_port
 from privacy.foundation.strict_decoding import decoded
 from privacy.foundation.strict_toml import TomlError, read_toml
 
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-
 STARTING_SETTINGS = """\
 # Read once, when the server starts.
 
@@ -71,8 +69,8 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         self._check_address("metrics_address", self.metrics_address)
 
     def _check_address(self, name: str, address: str) -> None:
-        host = checked_host_port(name, address).host
-        if host not in _LOOPBACK and self.certificate is None and not self.behind_tls_proxy:
+        is_loopback = checked_host_port(name, address).is_loopback
+        if not is_loopback and self.certificate is None and not self.behind_tls_proxy:
             raise ValueError(
                 f"{name} {address!r} is not loopback, so tokens and text would travel in "
                 "the clear; give certificate and key, or set behind_tls_proxy"
@@ -80,7 +78,7 @@ class ListenSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     def is_one_address(self, address: str) -> bool:
         """Return whether all callers of an address are one: this machine, or a proxy."""
-        return self.behind_tls_proxy or checked_host_port("address", address).host in _LOOPBACK
+        return self.behind_tls_proxy or checked_host_port("address", address).is_loopback
 
 
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -87,6 +87,13 @@ def test_under_a_guarantee_the_budget_is_drawn_and_no_count_of_the_drawn() -> No
     assert "5 of 9" not in text
 
 
+def test_how_long_a_sum_takes_is_shown_only_where_it_may_be_known() -> None:
+    assert "· closing" in shown(Seen(report(phase="closing"), []), OPEN)
+    guarded = shown(Seen(report(phase="closing"), []), GUARDED)
+    assert "· open" in guarded
+    assert "closing" not in guarded
+
+
 @pytest.mark.parametrize(
     ("values", "drawing"),
     [
