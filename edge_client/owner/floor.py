@@ -83,7 +83,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         kinds: Kinds of plan; None accepts any.
         least_cohort: Fewest clients that a round is drawn for and, unless ``central`` or ``ftrl``
             noises a mean over all places, closes with; under ``masked`` also the fewest of a sum.
-        model_families: Families of models; None accepts any.
+        model_families: Families of models.
         methods: Personalisation methods; None accepts any.
         data_folders: Absolute folders that the data may lie in; None accepts any.
         authorities: SHA-256 fingerprints, 64 hex digits, of the authorities that may certify the
