@@ -25,7 +25,7 @@ class StepsBar(LiveBar):
             loss if self._loss is None else self._kept * self._loss + (1 - self._kept) * loss
         )
         line = f"loss {self._loss:.3f}"
-        if self._console.is_terminal:
+        if self.is_live:
             self._bar.update(self._task, completed=done, line=line)
         elif done % self._every == 0 or done == self._total:
             self._console.print(f"start: {self._unit} {done}/{self._total}: {line}")
