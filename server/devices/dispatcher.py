@@ -9,7 +9,6 @@ from server.devices.refused_calls import RefusedError
 from server.devices.sessions import OTHER, Session, Sessions
 from server.records.failpoints import Failpoint, Failpoints
 
-
 _VERSIONS_SHOWN = 16
 
 
