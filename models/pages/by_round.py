@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from models.pages.curves import Line, colour_of, picture, points_of, titled
+from models.pages.curves import Line, colour_of, is_thinned, picture, points_of, titled
 from models.pages.document import Html, element
 from models.tasks.figures import quality_of
 
@@ -17,6 +17,10 @@ _OF_DEVICES = (
     *("refused_", "screened_"),
 )
 _OF_WORK = ("bytes", "tokens")
+_MEANS = (
+    "There are more rounds than a picture has room for: a line is the mean of some rounds, and the "
+    "faint band goes from their least to their largest value."
+)
 _GROUPS: Mapping[str, Callable[[str], bool]] = {
     "The model": lambda name: quality_of(name) is not None or name.endswith("loss"),
     "Participation": lambda name: name.startswith(_OF_DEVICES),
@@ -39,6 +43,7 @@ def sections(courses: Sequence[Course]) -> list[Html]:
     """Return a section for each group that has a figure."""
     drawn: dict[str, list[Html]] = {}
     constant: list[str] = []
+    has_means = False
     for name in _names(courses):
         lines = [
             Line(course.name, course.colour, points)
@@ -50,7 +55,10 @@ def sections(courses: Sequence[Course]) -> list[Html]:
             constant.append(f"{titled(name)} {values.pop():.6g}")
         elif lines:
             drawn.setdefault(_group_of(name), []).append(picture(name, lines))
+            has_means = has_means or is_thinned(lines)
     found = [part for group in _GROUPS if group in drawn for part in _section(group, drawn[group])]
+    if has_means:
+        found.append(element("p", element("small", _MEANS)))
     if constant:
         found.append(element("p", element("small", _same_told(constant))))
     return found

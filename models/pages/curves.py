@@ -8,7 +8,7 @@ lost. A value that is not finite is a gap, and is told.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from models.pages.document import Html, element
@@ -25,6 +25,7 @@ STYLE = """
 .curves { display: grid; gap: 1.2rem; }
 .curves { grid-template-columns: repeat(auto-fill, minmax(19rem, 1fr)); }
 figure { margin: 0; min-width: 0; }
+figure { display: flex; flex-direction: column; justify-content: space-between; }
 figcaption small { display: block; }
 svg { width: 100%; height: auto; overflow: visible; }
 svg text { font-size: 11px; fill: currentColor; opacity: .8; }
@@ -40,7 +41,6 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 352, 8, 168
 _MOST_POINTS = 1200
 _LEAST_POINTS = 40
 _MOST_MEANS = 120
-_THINNED = "line: mean of some rounds; faint: from their least to their largest value"
 _FAR_APART = 20
 _TOO_LARGE = 1e300
 """From here on a value is as good as infinite: a difference of two could be."""
@@ -75,11 +75,15 @@ def axis_scale(values: Sequence[float]) -> str:
     return "log" if least > 0 and largest / least >= _FAR_APART else "linear"
 
 
+def is_thinned(lines: Sequence[Line]) -> bool:
+    """Return whether a picture of these shows means, the values between being too many."""
+    return any(len(line.points) > _most_points(lines) for line in lines)
+
+
 def picture(figure: str, lines: Sequence[Line]) -> Html:
     """Return a figure's picture with a caption that says its last and its best value."""
     known = [point for line in lines for point in line.points if math.isfinite(point[1])]
-    is_thinned = any(len(line.points) > _most_points(lines) for line in lines)
-    told = [_told(figure, lines), _gaps_told(lines), _THINNED if is_thinned else ""]
+    told = [_told(figure, lines), _gaps_told(lines)]
     caption = element("b", titled(figure))
     notes = [element("small", note) for note in told if note]
     drawn = _drawn(figure, lines, known) if known else Html("")
@@ -107,8 +111,9 @@ def thinned(points: Sequence[Point], most: int) -> list[Point]:
 
 def averaged(points: Sequence[Point]) -> list[Point]:
     """Return the mean of each part of many points, at its middle round; NaN if none is finite."""
-    size = math.ceil(len(points) / _MOST_MEANS)
-    parts = [points[start : start + size] for start in range(0, len(points), size)]
+    count = min(_MOST_MEANS, len(points))
+    ends = [len(points) * number // count for number in range(count + 1)]
+    parts = [points[start:end] for start, end in pairwise(ends)]
     known = [(part, [v for _, v in part if math.isfinite(v)]) for part in parts]
     return [
         (part[len(part) // 2][0], sum(values) / len(values) if values else math.nan)
@@ -245,16 +250,16 @@ def _grid(axes: _Axes) -> Iterable[str]:
 
 
 def _ticks(axes: _Axes) -> list[float]:
-    """Return three to six round values between the ends."""
+    """Return two to seven round values between the ends."""
     if axes.is_log:
-        powers = range(math.floor(axes.low), math.ceil(axes.high) + 1)
-        bases = (1, 2, 5) if len(powers) <= 4 else (1,)
+        powers = range(max(-307, math.floor(axes.low)), min(307, math.ceil(axes.high)) + 1)
+        bases = (1, 2, 5) if axes.high - axes.low < 3 else (1,)
         steps = [base * 10.0**power for power in powers for base in bases]
         inside = [step for step in steps if axes.low <= math.log10(step) <= axes.high]
         return inside[:: math.ceil(len(inside) / 6)]
     span = axes.high - axes.low
     size = 10.0 ** math.floor(math.log10(span / 3))
-    step = next(size * base for base in (1, 2, 5, 10) if span / (size * base) <= 5)
+    step = next(size * base for base in (1, 2, 5, 10) if span / (size * base) <= 6)
     first, last = math.ceil(axes.low / step), math.floor(axes.high / step)
     return [number * step for number in range(first, last + 1)]
 

@@ -72,8 +72,8 @@ def proof(
     yield element("pre", element("code", "\n".join(lines)))
     yield element(
         "p",
-        "A ledger that has grown since ends with another head; every release names the head of its "
-        "day in its signed record.",
+        "Take the ledger together with this page: one that has grown since ends with another head. "
+        "Every release names the head of its time in its signed record.",
     )
 
 
@@ -117,9 +117,11 @@ def _kinds(entries: Sequence[LedgerEntry]) -> Iterator[tuple[str, ...]]:
 
 
 def _event_told(event: Mapping[str, Any]) -> str:  # JSON values.
-    """Return an event of the ledger in words; what it leaves out is not said."""
-    told = []
+    """Return an event of the ledger in words, its kind first; what it leaves out is not said."""
+    told = [str(event["event"])] if "event" in event else []
     for name, value in event.items():
+        if name == "event":
+            continue
         if isinstance(value, dict):
             told.append(f"{name} ({_event_told(value)})")
         elif value is not None:

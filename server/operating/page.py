@@ -107,9 +107,13 @@ def account_of(federation: Federation) -> Account:
     from server.config.start_lines import promises
 
     config, root = federation.config, federation.folder
+    # In this order, beside a coordinator that goes on: the store knows what the folder holds, and
+    # the ledger has paid for every round that is shown.
+    releases = ReleaseFolder(root.releases)
+    pointed = {name: releases.pointed(name) for name in ("latest", "best")}
+    kept = [int(folder.name) for folder in releases.published()]
     status, rounds = federation.status(), federation.rounds(0)
     ledger, spent = federation.ledger()
-    releases = ReleaseFolder(root.releases)
     return Account(
         config=config,
         folder=root.root,
@@ -119,8 +123,8 @@ def account_of(federation: Federation) -> Account:
         ledger=ledger,
         spent=spent,
         update_bytes={} if config.privacy.guarantees_privacy else federation.update_bytes(),
-        pointed={name: releases.pointed(name) for name in ("latest", "best")},
-        kept=[int(folder.name) for folder in releases.published()],
+        pointed=pointed,
+        kept=kept,
         now=datetime.now(UTC).timestamp(),
     )
 
@@ -153,7 +157,7 @@ def _standing(account: Account) -> Iterator[Html]:
         [
             ("as of", f"{at.removesuffix('+00:00')} UTC, sotto {status.software_version}"),
             ("state", "paused" if status.is_paused else phase.replace("_", " ")),
-            ("rounds", f"{released} of {last_round} released"),
+            ("rounds", f"{released:,} of {last_round:,} released"),
             ("devices", f"{status.enrolled_clients} enrolled, {revoked} revoked{connected}"),
             ("their software", ", ".join(f"{name} on {count}" for name, count in versions)),
             ("short of", status.shortage),
@@ -189,7 +193,8 @@ def _rounds(account: Account) -> Iterator[Html]:
     again = sum(summary.attempt for summary in rounds)
     times = "none was started over" if not again else f"they were started over {again} times in all"
     first, last = _day(rounds[0].recorded_at), _day(rounds[-1].recorded_at)
-    yield element("p", f"{len(rounds)} rounds, from {first} to {last}; {times}.")
+    days = f"on {first}" if first == last else f"from {first} to {last}"
+    yield element("p", f"{len(rounds):,} rounds {days}; {times}.")
     if account.hides_cohort:
         yield element(
             "p",
