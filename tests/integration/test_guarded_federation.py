@@ -619,6 +619,7 @@ def test_nothing_of_one_device_is_written_or_told(
     finally:
         device.stop()
     federation.stop()
+    assert main(["report", str(federation.root), "--html", str(tmp_path / "stopped.html")]) == 0
 
     assert "privacy: central: (100, 0.001)-differential" in device.log.read_text()
     for line in (federation.root / "metrics.jsonl").read_text().splitlines():
@@ -648,7 +649,7 @@ def test_nothing_of_one_device_is_written_or_told(
     }
     assert while_open.keys() - at_the_end.keys() == {("sotto_round_due_seconds", "")}
     epsilon = epsilon_of([EVENT, EVENT], 1e-3)
-    pages = [(tmp_path / f"{when}.html").read_text() for when in ("open", "end")]
+    pages = [(tmp_path / f"{when}.html").read_text() for when in ("open", "end", "stopped")]
     for page in pages:
         # Nobody by name, nothing of a round but its day, and no count of the drawn.
         assert not re.search("device-0|duration|contributions|closing|[0-9]{2}:[0-9]{2}:", page)
