@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import groupby, pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from models.pages.document import Html, element
 from models.tasks.figures import quality_of
@@ -42,6 +42,8 @@ _MOST_POINTS = 1200
 _LEAST_POINTS = 40
 _MOST_MEANS = 120
 _FAR_APART = 20
+"""Ratio of the largest to the least value from which an axis is logarithmic."""
+
 _TOO_LARGE = 1e300
 """From here on a value is as good as infinite: a difference of two could be."""
 
@@ -69,7 +71,7 @@ def points_of(rounds: Iterable[tuple[int, Mapping[str, object]]], figure: str) -
     return [(number, _number(value)) for number, value in found if not isinstance(value, str)]
 
 
-def axis_scale(values: Sequence[float]) -> str:
+def axis_scale(values: Sequence[float]) -> Literal["linear", "log"]:
     """Return the scale on which values are told apart: by ratio (``log``) if far apart."""
     least, largest = min(values), max(values)
     return "log" if least > 0 and largest / least >= _FAR_APART else "linear"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from models.pages.curves import (
     Line,
     averaged,
+    axis_scale,
     best_of,
     figure_in_words,
     picture,
@@ -124,3 +125,19 @@ def test_names_and_values_are_in_words() -> None:
         "412,345",
         "1e+20",
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        ([0.1, 0.3, 10.0], "log"),
+        ([1.0, 2.0, 4.0], "linear"),
+        ([0.0, 0.5, 100.0], "linear"),
+        ([-1.0, 50.0], "linear"),
+        ([3.0], "linear"),
+    ],
+)
+def test_values_that_lie_far_apart_are_told_apart_by_their_ratio(
+    values: list[float], scale: str
+) -> None:
+    assert axis_scale(values) == scale
