@@ -131,7 +131,7 @@ def titled(figure: str) -> str:
 
 def figure_in_words(value: float) -> str:
     """Return a finite value in four digits, or all of its whole ones."""
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e12 else f"{value:.4g}"
 
 
 def best_of(figure: str, points: Iterable[Point]) -> Point | None:
@@ -268,6 +268,8 @@ def _ticks(axes: _Axes) -> list[float]:
 
 def _short(value: float) -> str:
     """Return a tick's value in few letters: 12k, 3M, 0.05."""
+    if abs(value) >= 1e12:
+        return f"{value:.0e}".replace("e+", "e")
     for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.4g}{unit}"

@@ -13,7 +13,7 @@ _POLICY = (
 )
 _STYLE = """
 :root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { max-width: 70rem; margin: 0 auto; padding: 1rem; overflow-wrap: break-word; }
+body { max-width: 70rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
 h2 { margin: 2.5rem 0 .5rem; }
 h3 { margin: 1.5rem 0 .5rem; }
 .wide { overflow-x: auto; }

@@ -28,9 +28,9 @@ def runs_page(runs: Sequence[ReportedRun]) -> str:
         element("h2", "Figures at the end"),
         *_finals(groups, names),
         element("h2", "Rounds"),
-        *_rounds(groups, names),
+        *_rounds(groups, names, paths),
         element("h2", "Privacy"),
-        *_privacy(runs),
+        *_privacy(groups, names),
     ]
     title = runs[0].folder.resolve().name if len(runs) == 1 else f"{len(runs)} runs side by side"
     return document(title, contents, style=STYLE)
@@ -38,7 +38,9 @@ def runs_page(runs: Sequence[ReportedRun]) -> str:
 
 def _name(group: _Group, paths: Sequence[str]) -> str:
     """Return what a group is called: by the few settings that make it, or by its first run."""
-    if not 0 < len(paths) <= _MOST_TOLD:
+    if not paths:
+        return group[0].name if len(group) == 1 else f"{len(group)} seeds"
+    if len(paths) > _MOST_TOLD:
         return group[0].name if len(group) == 1 else f"{group[0].name} and other seeds"
     return ", ".join(f"{path.rpartition('.')[2]} {group[0].settings.get(path)}" for path in paths)
 
@@ -87,7 +89,10 @@ def _finals(groups: Sequence[_Group], names: Sequence[str]) -> Iterator[Html]:
     ordered = sorted(figures, key=lambda name: quality_of(name) is None)
     rows = []
     for figure in ordered:
-        values = [dict(enumerate(final.get(figure) for final in finals)) for finals in over]
+        values = [
+            {place: final[figure] for place, final in enumerate(finals) if figure in final}
+            for finals in over
+        ]
         if not any(isinstance(value, str) for value in _flattened(values)):
             rows.append((titled(figure), *_cells(figure, values)))
     yield table(("figure", *names), rows)
@@ -118,15 +123,18 @@ def _cells(figure: str, values: Sequence[Mapping[int, Value]]) -> list[Html]:
 def _in_words(one: OverSeeds) -> str:
     lost = f", {len(one.lost)} lost" if one.lost else ""
     if one.mean is None:
-        return "not finite" if one.lost else ""
-    spread = f" ± {one.spread:.2g}" if one.spread else ""
+        return "not finite" if one.lost else "not told"
+    spread = ""
+    if one.spread:
+        spread = f" ± {one.spread:,.0f}" if one.spread >= 100 else f" ± {one.spread:.2g}"
     return f"{figure_in_words(one.mean)}{spread}{lost}"
 
 
-def _rounds(groups: Sequence[_Group], names: Sequence[str]) -> Iterator[Html]:
+def _rounds(groups: Sequence[_Group], names: Sequence[str], paths: Sequence[str]) -> Iterator[Html]:
+    is_told = 0 < len(paths) <= _MOST_TOLD
     courses = [
         Course(
-            name if len(group) == 1 else f"{name}, seed {run.config.seed}",
+            f"{name}, seed {run.config.seed}" if is_told and len(group) > 1 else run.name,
             colour,
             [(round_of(row), row) for row in run.rows],
         )
@@ -142,12 +150,18 @@ def _rounds(groups: Sequence[_Group], names: Sequence[str]) -> Iterator[Html]:
     yield from sections(courses)
 
 
-def _privacy(runs: Sequence[ReportedRun]) -> Iterator[Html]:
+def _privacy(groups: Sequence[_Group], names: Sequence[str]) -> Iterator[Html]:
     # Here, because it imports torch, which takes a second.
     from server.config.start_lines import promises
 
-    for line in dict.fromkeys(line for run in runs for line in promises(run.config)):
-        yield element("p", element("b", "Promised"), f": {line}.")
+    promised: dict[str, list[str]] = {}
+    for group, name in zip(groups, names, strict=True):
+        for line in promises(group[0].config):
+            promised.setdefault(line, []).append(name)
+    for line, whose in promised.items():
+        of = "" if len(whose) == len(groups) else f" by {'; '.join(whose)}"
+        yield element("p", element("b", f"Promised{of}"), f": {line}.")
+    runs = [run for group in groups for run in group]
     for run in runs:
         if run.ledger is not None:
             parts = proof(*run.ledger, budgets_of(run.config.privacy), path=str(run.folder))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from models.pages.by_round import Course, sections
+from models.pages.by_round import Course, legend, sections
 from models.pages.curves import STYLE
 from models.pages.document import document
 from server.operating.page import federation_page
@@ -51,9 +51,10 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (number, {f"figure {k}": math.sin(number * k) for k in range(1, 6)})
         for number in range(1, ROUNDS + 1)
     ]
-    courses = [Course(f"run {run}", run, rounds) for run in range(4)]
+    courses = [Course(f"run {run} {'of_a_long_name' * 6}", run, rounds) for run in range(4)]
     path = tmp_path_factory.mktemp("simulated") / "report.html"
-    path.write_text(document("runs", sections(courses), style=STYLE))
+    contents = [legend({run.colour: run.name for run in courses}), *sections(courses)]
+    path.write_text(document("runs", contents, style=STYLE))
     return path
 
 
@@ -82,8 +83,11 @@ def test_ten_thousand_rounds_are_small_and_open_at_once(
     assert min(seconds) < 2
 
 
-def test_a_phone_shows_it_without_scrolling_sideways(browser: Browser, federation: Path) -> None:
-    page = opened(browser, federation, width=390)
+@pytest.mark.parametrize("name", ["federation", "simulated"])
+def test_a_phone_shows_it_without_scrolling_sideways(
+    browser: Browser, name: str, request: pytest.FixtureRequest
+) -> None:
+    page = opened(browser, request.getfixturevalue(name), width=390)
 
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     # Letters of a picture keep their size there.

@@ -102,6 +102,7 @@ def test_what_diverged_in_every_round_is_said_and_not_drawn() -> None:
         # A share is told apart by its difference, however far apart.
         ("accuracy", [0.01, 1.0], ["0", "0.2", "0.4", "0.6", "0.8", "1"]),
         ("update_bytes", [1e6, 3e6], ["1M", "1.5M", "2M", "2.5M", "3M"]),
+        ("perplexity", [1e10, 1e16], ["10G", "1e12", "1e14", "1e16"]),
         ("loss", [0.0, 0.0], ["-1", "-0.5", "0", "0.5", "1"]),
         ("loss", [7.0], ["6.8", "7", "7.2"]),
     ],

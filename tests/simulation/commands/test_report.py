@@ -81,6 +81,18 @@ def test_figures_of_one_setting_are_a_mean_with_its_spread_and_the_best_is_bold(
     assert "none: no noise, no privacy guarantee" in page
 
 
+def test_a_figure_that_one_run_does_not_tell_is_no_divergence(
+    make_run: MakeRun, page_of: Callable[..., str]
+) -> None:
+    other = "aggregation.attention_strength=2.0"
+    runs = [make_run("a", bytes_up=5_000_000.0), make_run("b", other, accuracy=0.5)]
+
+    rows = rows_of(page_of(*runs))
+
+    assert rows["bytes up"] == ["5,000,000", "not told"]
+    assert rows["accuracy"] == ["not told", "0.5"]
+
+
 def test_runs_that_differ_by_their_seed_alone_have_no_table_of_settings(
     make_run: MakeRun, page_of: Callable[..., str]
 ) -> None:
