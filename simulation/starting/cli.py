@@ -101,7 +101,7 @@ class VoiceStartAsked(Printed, frozen=True, kw_only=True):
     text: Annotated[list[str], Flag("FOLDER|NAME=PATH")] = msgspec.field(default_factory=list)
     recordings: Annotated[list[str], Flag("NAME=PATH")] = msgspec.field(default_factory=list)
     epochs: Annotated[int, Flag(parse=at_least_one)] = 40
-    batch_size: Annotated[int, Flag(parse=at_least_one)] = 16
+    batch_size: Annotated[int, Flag(parse=at_least_one)] = 8
     learning_rate: float = 0.02
     device: Literal["cpu", "cuda"] = "cpu"
     seed: int = 1
