@@ -45,6 +45,7 @@ from models.settings.personalisation import (
     GlobalSettings,
     PersonalisationSettings,
     PFedHnSettings,
+    PluginMethod,
 )
 from models.settings.weighing import Weighing
 from models.vector.schema import RECEIVED, RELEASED, SENT, Role, Schema, TensorSpec
@@ -223,6 +224,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         check_hex(self, 64, "schema_sha256")
         check_plugins(self.named_plugins, self.model, self.task, self.personalisation)
         self._check_bounds()
+        if isinstance(self.personalisation, PluginMethod):
+            assign_roles(self.personalisation, schema_of(self.model))
         if self.training.example_privacy is not None:
             check_private_examples(self.task, self.model, self.personalisation)
         check_stage_of(self.model, self.growth, self.growth_stage)

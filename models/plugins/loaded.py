@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from models.plugins.names import PluginError, PluginName, listed, plugin_names
-from models.plugins.parts import TAKEN, WITHOUT_TORCH, Part
+from models.plugins.parts import BASE_OF, TAKEN, WITHOUT_TORCH, Part
 
 _Entries = Mapping[tuple[Part, str], metadata.EntryPoint]
 
@@ -117,6 +117,13 @@ def _entries_of(name: PluginName) -> dict[tuple[Part, str], metadata.EntryPoint]
                     "author to rename one"
                 )
             entries[key] = entry
+    for part, own in entries:
+        base = BASE_OF.get(part, part)
+        if (base, own) not in entries:
+            raise PluginError(
+                f"plugin {name} has {own!r} in {part} without its settings in {base}; ask its "
+                "author to name both"
+            )
     if not entries:
         raise PluginError(
             f"{name} has no entry point of sotto, such as one in {Part.MODELS}: it is no plugin; "

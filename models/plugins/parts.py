@@ -22,6 +22,13 @@ class Part(StrEnum):
 WITHOUT_TORCH = (Part.MODELS, Part.AGGREGATION, Part.PERSONALISATION)
 """Groups of settings, which a resting device and a command's first moment load too."""
 
+BASE_OF: Mapping[Part, Part] = {
+    Part.NETWORKS: Part.MODELS,
+    Part.CLIENT_HALVES: Part.PERSONALISATION,
+    Part.EXPORT: Part.MODELS,
+}
+"""Parts that belong to one of the same name and plugin: what needs torch or onnx, to settings."""
+
 TAKEN: Mapping[Part, frozenset[str]] = {
     Part.MODELS: frozenset(
         {

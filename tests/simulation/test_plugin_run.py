@@ -9,12 +9,32 @@ from typing import Any
 import pytest
 
 import sotto
+from models.networks.flat_parameters import initial_parameters, read_parameters
+from models.plugins.parts import Part
+from models.settings.plugin import PluginModel
 from server.config.federation import ConfigError
 from simulation.cli import main
 from simulation.config.simulation import config_from
-from tests.plugin_package import EXAMPLE, EXAMPLE_PLUGIN, on_path, use_example
+from tests.plugin_package import EXAMPLE, EXAMPLE_PLUGIN, install, on_path, use_example
 
 SPAM = tomllib.loads((EXAMPLE / "spam.toml").read_text())
+
+
+METHOD = """
+import msgspec
+class Still(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    def personal_names(self, schema):
+        return ()
+"""
+HALF = """
+from edge_client.personalisation.method import Learnt
+from edge_client.personalisation.plain import PlainHalf
+class Half(PlainHalf):
+    def __init__(self, settings):
+        pass
+    def train(self, client):
+        return Learnt(0.0, {})
+"""
 
 
 def settings(**tables: Any) -> dict[str, Any]:
@@ -145,3 +165,33 @@ def test_a_plugin_that_is_not_installed_is_refused_with_the_remedy(
 
     with pytest.raises(ConfigError, match="is not installed; install"):
         config_from(SPAM, "spam.toml")
+
+
+def test_a_plugins_client_half_decides_how_its_method_trains(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "made_up_method.py").write_text(METHOD)
+    (tmp_path / "made_up_half.py").write_text(HALF)
+    install(
+        tmp_path,
+        "made-up",
+        "1",
+        {
+            Part.PERSONALISATION: {"still": "made_up_method:Still"},
+            Part.CLIENT_HALVES: {"still": "made_up_half:Half"},
+        },
+    )
+    use_example(monkeypatch, tmp_path)
+
+    run = sotto.simulate(
+        settings(
+            plugins=[EXAMPLE_PLUGIN, "made-up==1"],
+            personalisation={"method": "plugin", "name": "still"},
+            rounds={**SPAM["rounds"], "cap": 1},
+        ),
+        out=tmp_path / "run",
+    )
+
+    # Nobody trained, so the model is the one that the run's seed draws.
+    model = PluginModel(name="word_counts", settings=SPAM["model"]["settings"])
+    assert read_parameters(run.model(), model.schema()).equal(initial_parameters(model, 1))

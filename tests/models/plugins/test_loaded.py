@@ -144,6 +144,15 @@ def test_two_entry_points_of_one_name_in_one_plugin_are_refused(
         load_plugins(["made-up==1"])
 
 
+def test_a_network_belongs_to_settings_of_the_same_plugin(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    make_plugin(monkeypatch, tmp_path, SETTINGS, {Part.NETWORKS: {"own": "made_up_plugin:Net"}})
+
+    with pytest.raises(PluginError, match="without its settings in"):
+        load_plugins(["made-up==1"])
+
+
 @pytest.mark.parametrize(
     ("code", "told"),
     [
