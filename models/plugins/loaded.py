@@ -89,7 +89,8 @@ def check_loaded(plugins: Sequence[PluginName]) -> None:
     for plugin in plugins:
         if plugin not in _LOADED:
             raise PluginError(
-                f"plugin {plugin} is not loaded here; add it to plugins of this side's own file"
+                f"plugin {plugin} is not loaded here; add it to plugins of this side's own file, "
+                "for sotto-export with --plugin"
             )
 
 

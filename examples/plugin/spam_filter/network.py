@@ -18,7 +18,7 @@ class WordCountNetwork(PluginNetwork):
         self.output = nn.Linear(settings.hidden_size, 2)
 
     def forward(self, counts: Tensor) -> Tensor:
-        """Return log-probabilities, ``(messages, 2)``; counts are float32 ``(messages, buckets)``."""
+        """Return log-probabilities, ``(messages, 2)``, of float32 ``(messages, buckets)``."""
         scores: Tensor = self.output(torch.relu(self.hidden(counts)))
         return scores.log_softmax(dim=1)
 
