@@ -1,6 +1,7 @@
 """The example plugin in simulations: its model, task, rule and method, in processes and in one."""
 
 import json
+import pickle
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,9 @@ from models.settings.plugin import PluginModel
 from server.config.federation import ConfigError
 from simulation.cli import main
 from simulation.config.simulation import config_from
+from simulation.runs.distant_run import Parcel, Plugins
+from simulation.runs.runner import RunOptions
+from simulation.runs.travelling import Changes
 from tests.plugin_package import EXAMPLE, EXAMPLE_PLUGIN, install, on_path, use_example
 
 SPAM = tomllib.loads((EXAMPLE / "spam.toml").read_text())
@@ -195,3 +199,18 @@ def test_a_plugins_client_half_decides_how_its_method_trains(
     # Nobody trained, so the model is the one that the run's seed draws.
     model = PluginModel(name="word_counts", settings=SPAM["model"]["settings"])
     assert read_parameters(run.model(), model.schema()).equal(initial_parameters(model, 1))
+
+
+def test_a_clusters_node_loads_the_plugins_before_it_reads_the_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use_example(monkeypatch, tmp_path)
+    config = config_from(SPAM, "spam.toml")
+    nothing = Changes({}, {}, {}, frozenset())
+    parcel = Parcel(Plugins(config.plugins), config, SPAM, RunOptions(), "run", nothing)
+    alone, sent = pickle.dumps(config), pickle.dumps(parcel)
+    on_path(monkeypatch)
+
+    with pytest.raises(ValueError, match="not loaded"):
+        pickle.loads(alone)  # noqa: S301  # our own bytes
+    assert pickle.loads(sent).config == config  # noqa: S301
