@@ -232,11 +232,11 @@ def check_plugins_named(plugins: Sequence[PluginName], floor: Floor) -> None:
     accepted = plugin_names(floor.plugins)
     for plugin in plugins:
         if plugin not in accepted:
-            versions = [own.version for own in accepted if own.name == plugin.name]
-            named = f"its floor names version {versions[0]}" if versions else "its floor does not"
+            others = [own.version for own in accepted if own.name == plugin.name]
+            named = f"the floor names version {others[0]}" if others else "the floor names none"
             raise PlanBelowFloorError(
                 "floor_plugin",
-                f"the plan needs plugin {plugin} and {named}; its owner, who trusts it, can "
+                f"the plan needs plugin {plugin}, and {named}; its owner, who must trust it, can "
                 f'install it and set plugins = ["{plugin}"], in floor.toml',
             )
 

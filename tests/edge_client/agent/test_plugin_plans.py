@@ -97,7 +97,7 @@ def test_a_plan_that_names_what_the_floor_does_not_imports_nothing(
         (
             {"plugins": ["sotto-spam-filter==2.0.0"]},
             "floor_plugin",
-            "its floor names version 1.0.0",
+            "the floor names version 1.0.0",
         ),
         ({"plugins": None}, "plan_unreadable", f"plugins must name {EXAMPLE_PLUGIN}"),
         ({"plugins": "spam"}, "plan_unreadable", "Expected `array"),
