@@ -16,7 +16,12 @@ from simulation.auditing.cli import audit
 from simulation.commands.flags import Runs
 from simulation.commands.partition import partition
 from simulation.listening.cli import listen
-from simulation.starting.cli import START_EXAMPLES, start
+from simulation.starting.cli import (
+    START_EXAMPLES,
+    VOICE_START_EXAMPLES,
+    start,
+    voice_start,
+)
 from simulation.tuning.cli import TUNE_EXAMPLES, tune
 from simulation.understanding.cli import attention, clients, embeddings, novel
 
@@ -93,11 +98,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         "sotto-simulate",
         "Run whole federations on one machine, and compare, tune, audit and draw them.",
         (
-            *(_presets, _run, _sweep, tune, audit, partition, _plot, start),
+            *(_presets, _run, _sweep, tune, audit, partition, _plot, start, voice_start),
             *(attention, embeddings, clients, listen, novel),
             schema_command("a file to simulate", _file_schema),
         ),
-        epilogs={"sweep": _SWEEP_EXAMPLES, "tune": TUNE_EXAMPLES, "start": START_EXAMPLES},
+        epilogs={
+            "sweep": _SWEEP_EXAMPLES,
+            "tune": TUNE_EXAMPLES,
+            "start": START_EXAMPLES,
+            "voice-start": VOICE_START_EXAMPLES,
+        },
     )
     arguments = read_arguments(parser, argv)
     try:

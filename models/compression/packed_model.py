@@ -66,9 +66,10 @@ class PackedDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     Attributes:
         model: Its settings, from which sizes follow.
-        vocabulary: The word list of its rows.
+        vocabulary: The word list of its rows; None for a model without one.
         language: Language of its text, a BCP 47 tag such as ``en``; several have commas between.
         texts: Public text that it was learnt from.
+        voices: Voices that it was learnt from, where it speaks.
         epochs: Passes over that text.
         seed: Seed of that training.
         figures: What the tensors as packed make of text that they were not learnt from, by name.
@@ -77,9 +78,10 @@ class PackedDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """
 
     model: ModelSettings
-    vocabulary: VocabularySettings
+    vocabulary: VocabularySettings | None = None
     language: str
-    texts: tuple[PublicText, ...]
+    texts: tuple[PublicText, ...] = ()
+    voices: tuple[str, ...] = ()
     epochs: int
     seed: int
     figures: dict[str, float] = {}

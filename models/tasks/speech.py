@@ -55,7 +55,15 @@ class Speech:
         network: Network,
         generator: torch.Generator,
     ) -> Iterator[SpeechBatch]:
-        """Yield every clip once, clips of about the same length together, batches in drawn order.
+        """Yield every clip once, those of about the same length together, in drawn order."""
+        for places in self.places(examples, training.batch_size, generator):
+            yield SpeechBatch.of(examples, places)
+
+    @staticmethod
+    def places(
+        examples: SpeechExamples, batch_size: int, generator: torch.Generator
+    ) -> Iterator[list[int]]:
+        """Yield which clips each of these batches holds.
 
         Lengths are blurred by a tenth before they are sorted, so that a clip meets others in each
         epoch; batches have near-equal numbers of clips.
@@ -63,9 +71,9 @@ class Speech:
         lengths = examples.lengths[:, 0] * (
             1 + _LENGTH_JITTER * torch.rand(len(examples), generator=generator)
         )
-        parts = lengths.argsort(stable=True).tensor_split(-(-len(examples) // training.batch_size))
+        parts = lengths.argsort(stable=True).tensor_split(-(-len(examples) // batch_size))
         for place in torch.randperm(len(parts), generator=generator).tolist():
-            yield SpeechBatch.of(examples, parts[place].tolist())
+            yield parts[place].tolist()
 
     def loss(
         self, network: Network, batch: SpeechBatch, state: Tensor | None

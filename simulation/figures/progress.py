@@ -1,5 +1,6 @@
-"""Say how runs, audits and searches go, on standard error: live bars on a terminal, else lines."""
+"""Say how runs, audits and searches go: live bars on a terminal or in a notebook, else lines."""
 
+import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -80,13 +81,24 @@ class Show(Protocol):
         ...
 
 
+def _is_live(console: Console) -> bool:
+    """Return whether a bar may be drawn over: on a terminal, or in a notebook that has widgets."""
+    has_widgets = console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None
+    return console.is_terminal or has_widgets
+
+
 class LiveBar:
-    """A bar on standard error, the only live one while the block lasts; hidden off a terminal."""
+    """A bar on standard error, the only live one while the block lasts.
+
+    Attributes:
+        is_live: False off a terminal and a notebook's widgets: it is hidden there.
+    """
 
     def __init__(self, *columns: ProgressColumn, waits: bool = False) -> None:
         """Show these columns after the usual ones; a ``waits`` bar begins with the first news."""
         self._waits = waits
         self._console = Console(file=sys.stderr, highlight=False)
+        self.is_live = _is_live(self._console)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -94,7 +106,7 @@ class LiveBar:
             TimeRemainingColumn(),
             *columns,
             console=self._console,
-            disable=not self._console.is_terminal,
+            disable=not self.is_live,
         )
 
     def __enter__(self) -> Self:
@@ -126,7 +138,7 @@ class ProgressReport(LiveBar):
     def round_finished(self, figures: Figures) -> None:
         """Show one round."""
         number, line = int(figures["round"] or 0), _shown(figures)
-        if self._console.is_terminal:
+        if self.is_live:
             self._bar.start()
             self._bar.update(self._task, completed=number, line=line)
         else:
@@ -143,7 +155,7 @@ class CanaryProgress(LiveBar):
 
     def __call__(self, done: int, total: int) -> None:
         """Show how many rounds are done, of how many."""
-        if self._console.is_terminal:
+        if self.is_live:
             self._bar.start()
             self._bar.update(self._task, completed=done, total=total)
             if done == total:
@@ -189,7 +201,7 @@ class ManyProgress(LiveBar):
         """Show one round of a run under way."""
         number, line = int(figures["round"] or 0), _shown(figures)
         self._bar.update(row.task, completed=number, line=line)
-        if self._tells_runs and not self._console.is_terminal:
+        if self._tells_runs and not self.is_live:
             self._console.print(f"{row.name}: round {number}/{row.last_round}: {line}")
 
     def _count_under_way(self, more: int) -> None:

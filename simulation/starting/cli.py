@@ -1,4 +1,4 @@
-"""The subcommand ``sotto-simulate start``."""
+"""The subcommands ``sotto-simulate start`` and ``sotto-simulate voice-start``."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,6 +15,14 @@ examples:
   the English start that ships with sotto, measured on messages it never saw:
     sotto-simulate start --text reddit=DATA:3 --text irc=DATA --text wikitext2=DATA \\
       --measure sms=DATA --out english --pack english-start.sotto
+"""
+
+VOICE_START_EXAMPLES = """\
+examples:
+  a start of twelve espeak-ng voices, half of whose sentences are Reddit comments:
+    sotto-simulate voice-start --text reddit=DATA --out voices --pack voices.sotto
+  with the speakers of AN4 beside them:
+    sotto-simulate voice-start --recordings an4=DATA --out voices --pack voices.sotto
 """
 
 
@@ -66,5 +74,59 @@ def start(asked: StartAsked) -> int:
         pack=asked.pack,
     )
     learnt = learn_start(request)
+    print(msgspec.json.encode(learnt).decode() if asked.json else learnt.in_words(), flush=True)
+    return 0
+
+
+class VoiceStartAsked(Printed, frozen=True, kw_only=True):
+    """A start of voices to learn.
+
+    Attributes:
+        preset: Preset whose runs are to start from it; its model, and how it is stepped, are used.
+        sentences: Sentences that each of espeak-ng's voices says, plain ones of a hundred words.
+        text: Public text whose sentences take the place of every second plain one, a folder of text
+            files or a data set by its name; may be repeated.
+        recordings: Public recordings whose speakers are voices too; may be repeated.
+        epochs: Passes over all clips; step sizes fall until the last one.
+        batch_size: Clips of a step.
+        learning_rate: Step size of the first pass.
+        device: Processor to learn on.
+        seed: Seed of the model, of the order of the clips and of dropout.
+        out: Folder to work in; the same command goes on there where it stopped.
+        pack: File to write: the start in eight bits a weight.
+    """
+
+    preset: str = "speech-espeak"
+    sentences: Annotated[int, Flag(parse=at_least_one)] = 240
+    text: Annotated[list[str], Flag("FOLDER|NAME=PATH")] = msgspec.field(default_factory=list)
+    recordings: Annotated[list[str], Flag("NAME=PATH")] = msgspec.field(default_factory=list)
+    epochs: Annotated[int, Flag(parse=at_least_one)] = 40
+    batch_size: Annotated[int, Flag(parse=at_least_one)] = 16
+    learning_rate: float = 0.02
+    device: Literal["cpu", "cuda"] = "cpu"
+    seed: int = 1
+    out: Path
+    pack: Annotated[Path, Flag("FILE")]
+
+
+def voice_start(asked: VoiceStartAsked) -> int:
+    """Learn a starting model of several voices, or go on with one that stopped."""
+    from simulation.starting.texts import parse_recordings, parse_text
+    from simulation.starting.voice_command import VoiceRequest, learn_voice_start
+
+    request = VoiceRequest(
+        preset=asked.preset,
+        sentences_per_voice=asked.sentences,
+        texts=tuple(map(parse_text, asked.text)),
+        recordings=tuple(map(parse_recordings, asked.recordings)),
+        epochs=asked.epochs,
+        batch_size=asked.batch_size,
+        learning_rate=asked.learning_rate,
+        device=asked.device,
+        seed=asked.seed,
+        out=asked.out,
+        pack=asked.pack,
+    )
+    learnt = learn_voice_start(request)
     print(msgspec.json.encode(learnt).decode() if asked.json else learnt.in_words(), flush=True)
     return 0

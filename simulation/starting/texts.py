@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from edge_client.datasets.registry import DATASETS, load_dataset
+from edge_client.datasets.registry import DATASETS, SPEECH_SETS, load_dataset
 from edge_client.datasets.text_set import FederatedText, Sentence, UserText
 from models.compression.packed_model import PublicText
 from models.text.languages import letters_told
@@ -57,6 +57,25 @@ class Corpus(NamedTuple):
         """Return an epoch's text as one stream, int64, shape ``(tokens,)``."""
         order = torch.randperm(len(self.pieces), generator=generator).tolist()
         return torch.cat([self.pieces[number] for number in order])
+
+
+class NamedRecordings(NamedTuple):
+    """A set of recordings, and where it lies."""
+
+    name: str
+    path: Path
+
+
+def parse_recordings(text: str) -> NamedRecordings:
+    """Read ``NAME=PATH``.
+
+    Raises:
+        ValueError: If there is no such set of recordings.
+    """
+    name, equals, path = text.partition("=")
+    if name not in SPEECH_SETS or not equals:
+        raise ValueError(f"recordings must be NAME=PATH of {', '.join(SPEECH_SETS)}, got {text!r}")
+    return NamedRecordings(name, Path(path))
 
 
 def parse_text(text: str) -> NamedText:

@@ -13,6 +13,7 @@ import ctypes
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,12 @@ VOICES = (
 """Accents of English with men's and women's voices, as different as espeak-ng has them."""
 
 SENTENCES_PER_VOICE = 100
+
+START_VOICES = (
+    *("en+m5", "en-us+m2", "en-us+f1", "en-gb-x-rp+m4", "en-gb-scotland+f1", "en-029+f5"),
+    *("en-us+m6", "en-gb-x-gbcwmd+m8", "en-us-nyc+f2", "en+f4", "en-us+m1", "en-gb-x-gbclan+m3"),
+)
+"""Others than `VOICES`, for a start that has met none of those."""
 
 ONE_VOICE = "en-us"
 SENTENCES_OF_ONE_VOICE = 400
@@ -100,6 +107,30 @@ def load_one(path: Path | None) -> list[Recording]:
     """
     del path
     return espeak_recordings((ONE_VOICE,), SENTENCES_OF_ONE_VOICE)
+
+
+def start_recordings(sentences_per_voice: int, written: Sequence[str] = ()) -> list[Recording]:
+    """List what `START_VOICES` say: plain sentences, and every second one of ``written`` instead.
+
+    None of the plain ones is said by `VOICES` (`load`) or `ONE_VOICE` (`load_one`).
+
+    Raises:
+        DatasetError: If the extra is missing.
+        ValueError: If there are more than 10,000 sentences in all.
+    """
+    _library_path()
+    said = len(VOICES) * SENTENCES_PER_VOICE
+    count = len(START_VOICES) * sentences_per_voice
+    generator = torch.Generator().manual_seed(_SEED)
+    plain = plain_sentences(said + count, generator=generator)[said:]
+    others = iter(written)
+    return [
+        Recording(f"{voice}/{number:04}", voice, words, SpokenByEspeak(voice, words))
+        for place, voice in enumerate(START_VOICES)
+        for number in range(sentences_per_voice)
+        for first in [plain[place * sentences_per_voice + number]]
+        for words in [next(others, first) if number % 2 else first]
+    ]
 
 
 def espeak_recordings(voices: tuple[str, ...], sentences_per_voice: int) -> list[Recording]:

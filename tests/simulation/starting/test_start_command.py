@@ -80,6 +80,7 @@ def test_a_start_learns_what_follows_what_and_is_released_and_packed(
     )
     assert told["packed_bytes"] == packed.stat().st_size
     description = read_packed(packed).description
+    assert description.vocabulary is not None
     assert (description.language, description.vocabulary.size) == ("de", len(WORDS) + 2)
     assert [(text.name, text.times, text.unknown_words) for text in description.texts] == [
         ("folder", 1, 0.0)
