@@ -43,6 +43,9 @@ FloorCode = Literal[
 ]
 
 
+_OF_PLUGIN = "plugin"
+
+
 class FloorError(ValueError):
     """Raised when the floor file cannot be used; names the file and the key."""
 
@@ -207,7 +210,8 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
     if unmasked is not None:
         raise PlanBelowFloorError(*unmasked)
     # The model and the method.
-    if not plan.named_plugins and family not in floor.model_families:
+    # A plugin's family is accepted with the plugin.
+    if family != _OF_PLUGIN and family not in floor.model_families:
         raise PlanBelowFloorError(
             "floor_model_family",
             f"this device does not train models of family {family}; its owner can add it to "

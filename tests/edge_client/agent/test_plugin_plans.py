@@ -13,8 +13,11 @@ from edge_client.jobs.job import Failed
 from edge_client.owner.floor import Floor, FloorError, read_floor
 from edge_client.owner.traffic import Traffic
 from models.plan.plan import Plan, PlanError, decode_plan
+from models.plan.roles import assign_roles
 from models.plugins.loaded import load_plugins
 from models.plugins.parts import Part
+from models.settings.model import schema_of
+from models.settings.personalisation import PluginMethod
 from models.settings.plugin import PluginModel
 from protos import federation_pb2 as wire
 from tests.edge_client.job_scene import Scene, enrol_device
@@ -69,6 +72,30 @@ def test_a_plan_of_a_plugin_that_the_floor_names_is_accepted(plan: Plan, traffic
     # Its family need not stand in model_families: the plugin does in plugins.
     assert accept_plan(changed(plan), NAMING, traffic) == plan
     assert plan.named_plugins == (EXAMPLE_PLUGIN,)
+
+
+def test_a_plugins_method_opens_no_family_that_the_floor_does_not_name(
+    plan: Plan, traffic: Traffic
+) -> None:
+    load_plugins(NAMING.plugins)
+    own = shipped_plan()
+    method = PluginMethod(name="own-output")
+    roles = assign_roles(method, schema_of(own.model))
+    lease = make_lease(
+        msgspec.structs.replace(
+            own,
+            personalisation=method,
+            plugins=(EXAMPLE_PLUGIN,),
+            schema_sha256=roles.sha256.hex(),
+        )
+    )
+
+    accept_plan(lease, NAMING, traffic)
+
+    floor = msgspec.structs.replace(NAMING, model_families=frozenset({"vit"}))
+    assert refusal(lease, floor, traffic)[0] == "floor_model_family"
+    floor = msgspec.structs.replace(NAMING, methods=frozenset({"global"}))
+    assert refusal(lease, floor, traffic)[0] == "floor_method"
 
 
 @pytest.mark.parametrize("named", [EXAMPLE_PLUGIN, "made-up==1", "nobody-has-this==3"])
