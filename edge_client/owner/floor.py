@@ -44,6 +44,7 @@ FloorCode = Literal[
 
 
 _OF_PLUGIN = "plugin"
+"""Tag of a model that a plugin has (``models.settings.plugin``)."""
 
 
 class FloorError(ValueError):
@@ -209,8 +210,7 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
     unmasked = below_masks(plan, sums=floor.sums, least_cohort=floor.least_cohort)
     if unmasked is not None:
         raise PlanBelowFloorError(*unmasked)
-    # The model and the method.
-    # A plugin's family is accepted with the plugin.
+    # The model and the method; a plugin's family is accepted with the plugin.
     if family != _OF_PLUGIN and family not in floor.model_families:
         raise PlanBelowFloorError(
             "floor_model_family",

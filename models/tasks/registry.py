@@ -93,5 +93,5 @@ def task_named(name: str) -> Task[Any, Any]:
     if has_part(Part.TASKS, name):
         return plugin_task(name)
     raise ValueError(
-        f"task must be one of {sorted(TASKS)}, or one of a plugin that plugins names, got {name!r}"
+        f"task must be one of {sorted(TASKS)}, got {name!r}; a task of a plugin needs it in plugins"
     )

@@ -4,6 +4,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from models.plugins.loaded import check_named, has_part, load_plugins, names_of, part_of
 from models.plugins.names import PluginError, plugin_name, plugin_names
@@ -58,6 +60,16 @@ def test_names_that_plugins_may_not_have_are_those_of_the_registries() -> None:
 def test_what_is_no_package_with_one_version_is_refused(written: str) -> None:
     with pytest.raises(PluginError, match="packages with one version each"):
         plugin_name(written)
+
+
+@given(st.text(max_size=200) | st.from_regex(r"[A-Za-z0-9._=-]{1,120}", fullmatch=True))
+def test_any_text_is_refused_or_reads_back_as_itself(written: str) -> None:
+    try:
+        name = plugin_name(written)
+    except PluginError as error:
+        assert len(str(error)) < 800
+    else:
+        assert plugin_name(str(name)) == name
 
 
 def test_a_package_is_one_however_its_name_is_written_and_named_once() -> None:
