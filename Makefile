@@ -3,6 +3,7 @@ PYTHON ?= python3
 FUZZ_SECONDS ?= 60
 BIN := .venv/bin
 STAMP := .venv/.ready
+DOCS_STAMP := .venv/.docs-ready
 PACKAGES := privacy models server edge_client export simulation sotto
 SOURCES := $(PACKAGES) tests benchmarks examples deploy
 
@@ -10,7 +11,7 @@ SOURCES := $(PACKAGES) tests benchmarks examples deploy
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help dev demo page test test-fast fuzz check format bench protos papers lock sbom wheel pin-images clean
+.PHONY: help dev demo page docs test test-fast fuzz check format bench protos papers lock sbom wheel pin-images clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -33,6 +34,13 @@ demo: $(STAMP) ## Train a keyboard on five devices of this machine and export it
 page: $(STAMP) ## Fetch what the keyboard's page runs models with (needs npm)
 	@$(BIN)/sotto-serve fetch
 
+docs: $(DOCS_STAMP) ## Build the site of the guides, with every setting and the Python door: build/site
+	@$(BIN)/python -m deploy.docs
+
+$(DOCS_STAMP): $(STAMP) deploy/lock/docs.txt
+	@$(BIN)/python -m pip install --quiet --no-input --no-deps --require-hashes -r deploy/lock/docs.txt
+	@touch $@
+
 test: $(STAMP) ## Run every test but the slow reproductions
 	$(BIN)/python -m pytest -m 'not papers'
 
@@ -46,7 +54,7 @@ fuzz: $(STAMP) ## Run every reader on made-up bytes, FUZZ_SECONDS=60 each
 	@$(BIN)/python -m pip install --quiet --no-input -e '.[fuzz]'
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
-check: $(STAMP) ## Check format, lint, types, imports, generated code, the house's limits and manifests
+check: $(STAMP) ## Check format, lint, types, imports, generated code, the house's limits, manifests and links
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
@@ -54,6 +62,7 @@ check: $(STAMP) ## Check format, lint, types, imports, generated code, the house
 	@$(BIN)/python -P protos/generate.py --check
 	@$(BIN)/python -m benchmarks.house --check
 	@$(BIN)/python -m deploy.kubernetes.check
+	@$(BIN)/python -m deploy.docs.check
 
 format: $(STAMP) ## Rewrite the sources in the house format
 	$(BIN)/ruff format $(SOURCES)
@@ -83,5 +92,5 @@ sbom: $(STAMP) ## Write a CycloneDX bill of materials for each list, dist/sbom/*
 pin-images: ## Write the digest of today's base image into the Containerfiles (needs podman)
 	@sh deploy/lock/pin-images.sh
 
-clean: ## Remove the environment, caches and generated runs
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache runs demo demo.png
+clean: ## Remove the environment, caches, the site and generated runs
+	rm -rf build/site .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache runs demo demo.png

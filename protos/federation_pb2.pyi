@@ -293,7 +293,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusResponse(_message.Message):
-    __slots__ = ("run", "round_number", "phase", "enrolled_clients", "connected_clients", "leased_clients", "committed_clients", "remaining_ms", "paused", "guarantee", "software_version", "personalisation", "growth", "shortage", "spent", "helper", "refusals", "device_versions", "epsilons")
+    __slots__ = ("run", "round_number", "phase", "enrolled_clients", "connected_clients", "leased_clients", "committed_clients", "remaining_ms", "paused", "guarantee", "software_version", "personalisation", "growth", "shortage", "spent", "helper", "refusals", "device_versions", "epsilons", "received_bytes", "sent_bytes")
     class RefusalsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -334,6 +334,8 @@ class StatusResponse(_message.Message):
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     DEVICE_VERSIONS_FIELD_NUMBER: _ClassVar[int]
     EPSILONS_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     run: str
     round_number: int
     phase: str
@@ -353,7 +355,9 @@ class StatusResponse(_message.Message):
     refusals: _containers.ScalarMap[str, int]
     device_versions: _containers.ScalarMap[str, int]
     epsilons: _containers.ScalarMap[str, float]
-    def __init__(self, run: _Optional[str] = ..., round_number: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled_clients: _Optional[int] = ..., connected_clients: _Optional[int] = ..., leased_clients: _Optional[int] = ..., committed_clients: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., paused: _Optional[bool] = ..., guarantee: _Optional[str] = ..., software_version: _Optional[str] = ..., personalisation: _Optional[str] = ..., growth: _Optional[str] = ..., shortage: _Optional[str] = ..., spent: _Optional[str] = ..., helper: _Optional[str] = ..., refusals: _Optional[_Mapping[str, int]] = ..., device_versions: _Optional[_Mapping[str, int]] = ..., epsilons: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    received_bytes: int
+    sent_bytes: int
+    def __init__(self, run: _Optional[str] = ..., round_number: _Optional[int] = ..., phase: _Optional[str] = ..., enrolled_clients: _Optional[int] = ..., connected_clients: _Optional[int] = ..., leased_clients: _Optional[int] = ..., committed_clients: _Optional[int] = ..., remaining_ms: _Optional[int] = ..., paused: _Optional[bool] = ..., guarantee: _Optional[str] = ..., software_version: _Optional[str] = ..., personalisation: _Optional[str] = ..., growth: _Optional[str] = ..., shortage: _Optional[str] = ..., spent: _Optional[str] = ..., helper: _Optional[str] = ..., refusals: _Optional[_Mapping[str, int]] = ..., device_versions: _Optional[_Mapping[str, int]] = ..., epsilons: _Optional[_Mapping[str, float]] = ..., received_bytes: _Optional[int] = ..., sent_bytes: _Optional[int] = ...) -> None: ...
 
 class ListRoundsRequest(_message.Message):
     __slots__ = ("first_round",)

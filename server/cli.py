@@ -48,6 +48,7 @@ from server.operating.flags import (
 from server.operating.founding import FoundingError, found, write_invites
 from server.operating.leading import LOST_STATUS
 from server.operating.ledger_report import ledger_as_json, print_ledger
+from server.operating.page import report
 from server.operating.report import languages_told, print_rounds, print_status, round_as_json
 from server.operating.watching import watch
 from server.records.folder import ServerFolder, without_noise_secret
@@ -91,8 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "sotto-server",
         "Set up a federation, invite devices, run the coordinator and look after it.",
         (
-            *(_init, _token, _run, _status, watch, _rounds, _ledger, _pause, _resume, _drain),
-            *(_revoke, _forget, _rotate_keys, _rotate_issuing_key, _replace_authority),
+            *(_init, _token, _run, _status, watch, report, _rounds, _ledger, _pause, _resume),
+            *(_drain, _revoke, _forget, _rotate_keys, _rotate_issuing_key, _replace_authority),
             *(_admit_helper, _backup, _restore),
             schema_command("federation.toml", lambda: FederationConfig),
         ),

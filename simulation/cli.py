@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from privacy.foundation.atomic_files import READABLE, write_atomically
 from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import Flag, command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
@@ -77,6 +78,18 @@ class Sweep(Runs, frozen=True, kw_only=True):
     figure: str | None = None
 
 
+class Paged(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs to report on.
+
+    Attributes:
+        runs: Folder of a run, over or not.
+        html: File to write.
+    """
+
+    runs: Annotated[list[Path], Flag("RUN", positional=True)]
+    html: Annotated[Path, Flag("FILE")] = Path("report.html")
+
+
 class Plotted(msgspec.Struct, frozen=True, kw_only=True):
     """Runs to draw.
 
@@ -98,8 +111,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         "sotto-simulate",
         "Run whole federations on one machine, and compare, tune, audit and draw them.",
         (
-            *(_presets, _run, _sweep, tune, audit, partition, _plot, start, voice_start),
-            *(attention, embeddings, clients, listen, novel),
+            *(_presets, _run, _sweep, tune, audit, partition, _plot, _report),
+            *(start, voice_start, attention, embeddings, clients, listen, novel),
             schema_command("a file to simulate", _file_schema),
         ),
         epilogs={
@@ -174,6 +187,22 @@ def _plot(asked: Plotted) -> int:
 
     plot(asked.runs, asked.png, figure=asked.figure)
     print(asked.png)
+    return 0
+
+
+def _report(asked: Paged) -> int:
+    """Write one page of one or more runs, side by side.
+
+    Settings that differ, figures with their spread over seeds, every figure by round, and privacy
+    promised and spent. It is a file that loads nothing and has no script. Runs must be of one task
+    and one data set.
+    """
+    from simulation.commands.reported_runs import read_runs
+    from simulation.commands.runs_page import runs_page
+
+    page = runs_page(read_runs(asked.runs))
+    write_atomically(asked.html.absolute(), page.encode(), mode=READABLE)
+    print(asked.html)
     return 0
 
 

@@ -24,6 +24,7 @@ _PINNED = re.compile(r"^(?=[a-z0-9])", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 _TITLES = {
     "dev": "Everything of the extra dev but torch.",
+    "docs": "What `make docs` needs on top of the list dev.",
     "server": "What a coordinator needs beside torch.",
     "helper": "What a helper needs.",
     "serve": "What a server of exported models needs.",
@@ -50,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     for name, pins in whole.items():
         _write(name, [pin for pin in pins if _build_of(pin) == ""])
+    _write("docs", _on_top_of_dev("docs"))
     for name in ("predict", "train"):
         _write(name, _resolve(f"deploy/device/{name}.in", "--no-deps"))
     (torch,) = [pin for pin in whole["dev"] if _build_of(pin) == "torch"]
@@ -72,6 +74,19 @@ def _resolve(source: str, *options: str) -> list[str]:
         [*command, *how, *bare], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
     )
     return [pin for pin in _PINNED.split(done.stdout) if pin.strip()]
+
+
+def _on_top_of_dev(extra: str) -> list[str]:
+    """Return an extra's pins without those of the list dev, whose versions it keeps."""
+    dev = path_of("dev")
+    # A pin of dev with a marker is not installed everywhere.
+    everywhere = {
+        pin.partition("==")[0]
+        for pin in _PINNED.split(dev.read_text())
+        if ";" not in pin.partition("\n")[0]
+    }
+    pins = _resolve("pyproject.toml", "--extra", extra, "--constraint", str(dev))
+    return [pin for pin in pins if pin.partition("==")[0] not in everywhere]
 
 
 def _build_of(pin: str) -> str:

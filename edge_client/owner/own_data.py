@@ -11,7 +11,7 @@ from pathlib import Path
 from edge_client.datasets.text_set import LEAST_TO_SPLIT, DatasetError, split_in_order
 from edge_client.owner.finding import Finding
 from edge_client.owner.typed_text import StoredText, TextSettings, read_texts
-from models.text.languages import likely_language, scripts, scripts_told, unparted_share
+from models.text.languages import is_unparted, likely_language, scripts, scripts_told
 from models.text.private_text import KINDS, Kind, cut_private, training_sentences
 from models.text.vocabulary import Vocabulary
 from models.text.words import UNK_WORD
@@ -84,13 +84,13 @@ def _language(own: _OwnWords) -> Finding:
     if not shares:
         return Finding("language", True, "no word to tell it by")
     told = f"{language}; letters: {scripts_told(typed)}"
-    joined = unparted_share(typed)
-    if joined > 1 / 2:
+    is_joined = is_unparted(typed)
+    if is_joined:
         told += (
             "; this writing has no blanks between words, so that whole sentences are read as one "
             "word: sotto cannot learn from it"
         )
-    return Finding("language", joined <= 1 / 2, told)
+    return Finding("language", not is_joined, told)
 
 
 def _known(own: _OwnWords, words: Vocabulary, list_name: str) -> Finding:
@@ -99,7 +99,7 @@ def _known(own: _OwnWords, words: Vocabulary, list_name: str) -> Finding:
     if not open_count:
         return Finding("known words", False, "the text has no words, or only such as are cut")
     told = f"{list_name} has {known:,} of {open_count:,} words ({known / open_count:.1%})"
-    if not known:
+    if not known and not is_unparted(own.open_words):
         told += (
             f"; the text's letters are {scripts_told(own.open_words)}: take part in a federation "
             "whose word list is of the text's language"

@@ -85,16 +85,21 @@ def letters_told(sentences: Iterable[Sequence[str]]) -> str:
 
     Writing without blanks is said to be such: nothing of it can be learnt.
     """
+    words = open_words(sentences)
+    told = scripts_told(words) or "none"
+    return f"{told}, writing without blanks between words" if is_unparted(words) else told
+
+
+def open_words(sentences: Iterable[Sequence[str]]) -> Counter[str]:
+    """Count the words of a text, hidden ones aside."""
     words = Counter(word for sentence in sentences for word in sentence)
     del words[UNK_WORD]
-    told = scripts_told(words) or "none"
-    is_unparted = unparted_share(words) > 1 / 2
-    return f"{told}, writing without blanks between words" if is_unparted else told
+    return words
 
 
-def unparted_share(words: Mapping[str, int]) -> float:
-    """Return the share of writing without blanks among the letters of counted words, in [0, 1]."""
-    return sum(share for name, share in scripts(words).items() if name in WITHOUT_BLANKS)
+def is_unparted(words: Mapping[str, int]) -> bool:
+    """Return whether most letters of counted words are of writing without blanks."""
+    return sum(share for name, share in scripts(words).items() if name in WITHOUT_BLANKS) > 1 / 2
 
 
 def likely_language(words: Mapping[str, int]) -> str | None:

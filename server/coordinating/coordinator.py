@@ -135,6 +135,8 @@ class Coordinator:
     async def status(self) -> pb.StatusResponse:
         """Return where the run stands; the admin service adds what never changes."""
         shortage, now = None, self.standing()
+        # What tells how many devices were drawn is no operator's to show under a guarantee.
+        hides = self._keeper.gate.hides_refusals
         if self._machine.phase is Phase.WAITING:
             shortage = await self._keeper.shortage(self._machine.round_number)
         return pb.StatusResponse(
@@ -152,10 +154,11 @@ class Coordinator:
             shortage=shortage or "",
             spent="" if now.spent is None else now.spent.told,
             helper=await self._keeper.closer.helper_told(),
-            # They tell how many devices were drawn.
-            refusals={} if self._keeper.gate.hides_refusals else now.refusals,
+            refusals={} if hides else now.refusals,
             device_versions=now.device_versions,
             epsilons={} if now.spent is None else now.spent.by_onlooker,
+            received_bytes=0 if hides else now.received_bytes,
+            sent_bytes=0 if hides else now.sent_bytes,
         )
 
     # The rounds.

@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from server.devices.refused_calls import RefusedError
-from server.devices.sessions import Session, Sessions
+from server.devices.sessions import OTHER, Session, Sessions
 from server.records.failpoints import Failpoint, Failpoints
+
+_VERSIONS_SHOWN = 16
 
 
 class Dispatcher:
@@ -33,8 +35,15 @@ class Dispatcher:
 
     @property
     def versions(self) -> Counter[str]:
-        """Return how many connected devices told each version of their software."""
-        return Counter(session.version for session in self._sessions)
+        """Return how many connected devices told each version of their software.
+
+        Only the most frequent ones have an entry; the rest are `OTHER` together.
+        """
+        told = Counter(session.version for session in self._sessions)
+        shown = Counter(dict(told.most_common(_VERSIONS_SHOWN)))
+        if rest := told.total() - shown.total():
+            shown[OTHER] += rest
+        return shown
 
     def open(self, client: str, version: str = "") -> Session:
         """Return a new stream for a device, with the work there is for it."""

@@ -12,6 +12,9 @@ from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from server.devices.refused_calls import RefusedError
 
+OTHER = "other"
+"""Stands for a version that is not shown."""
+
 # What an operator's screen may show of words that anybody may have sent.
 _VERSION = re.compile(r"[0-9A-Za-z.+-]{1,24}")
 
@@ -24,7 +27,7 @@ class Session:
 
     def __init__(self, client: str, version: str = "") -> None:
         self.client = client
-        self.version = version if _VERSION.fullmatch(version) else "other"
+        self.version = version if _VERSION.fullmatch(version) else OTHER
         self.nonce: bytes | None = None
         self.is_over = False
         self._orders: asyncio.Queue[pb.WorkOrder | RefusedError] = asyncio.Queue()

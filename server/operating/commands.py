@@ -27,6 +27,7 @@ from server.operating.admin_socket import admin_socket
 from server.operating.leading import leader_elsewhere, out_of_service, told
 from server.operating.report import StatusReport, from_answer
 from server.records.attempts import current_attempt, next_attempt
+from server.records.contributions import bytes_by_round
 from server.records.folder import ServerFolder
 from server.records.inbox import Inbox
 from server.records.ledger import ledger_entries, ledger_events
@@ -98,6 +99,11 @@ class Federation:
         """List released rounds, oldest first."""
         with self._store() as (store, _):
             return list_releases(store, first_round)
+
+    def update_bytes(self) -> dict[int, int]:
+        """Return the bytes of the updates that counted, by round; empty under a guarantee."""
+        with self._store() as (store, _):
+            return bytes_by_round(store)
 
     def pause(self) -> None:
         """Open no new round, now or at the next start."""

@@ -29,6 +29,8 @@ _ONLY_IF_TOLD = (
     "term",
     "refusals",
     "device_versions",
+    "received_bytes",
+    "sent_bytes",
 )
 
 
@@ -59,6 +61,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         refusals: Refused plans and uploads since the coordinator's start, by code; none is told
             under a guarantee, or when nobody serves.
         device_versions: Connected devices by the version of their software.
+        received_bytes: Bytes of updates that came since the coordinator's start; told as refusals.
+        sent_bytes: Bytes of models that went since then.
         epsilons: ``spent`` as numbers, by onlooker; without those that nothing is promised against.
         remaining_s: Seconds until the round closes; 0 when none is open.
         software_version: Version of the serving process, or of this one.
@@ -84,6 +88,8 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     committed_clients: int = 0
     refusals: dict[str, int] = {}
     device_versions: dict[str, int] = {}
+    received_bytes: int = 0
+    sent_bytes: int = 0
     epsilons: dict[str, float] = {}
     remaining_s: float = 0.0
     software_version: str
@@ -120,6 +126,8 @@ def from_answer(
         committed_clients=answer.committed_clients,
         refusals=dict(answer.refusals),
         device_versions=dict(answer.device_versions),
+        received_bytes=answer.received_bytes,
+        sent_bytes=answer.sent_bytes,
         epsilons=dict(answer.epsilons),
         remaining_s=answer.remaining_ms / 1000,
         software_version=answer.software_version,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, exists, not_, select, update
+from sqlalchemy import Connection, Row, and_, exists, func, not_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from server.machine.answers import Lease, Receipt
@@ -134,6 +134,15 @@ def find_receipt(store: Store, client: str, nonce: bytes) -> Receipt | None:
             .order_by(contributions.c.id.desc())
         ).first()
     return None if row is None else _stored(row).receipt
+
+
+def bytes_by_round(store: Store) -> dict[int, int]:
+    """Return the bytes of the updates that counted, by round; under a guarantee no row is kept."""
+    columns = contributions.c.round_number, func.sum(contributions.c.blob_bytes)
+    counted = select(*columns).where(contributions.c.state == "aggregated")
+    with store.read() as connection:
+        rows = connection.execute(counted.group_by(contributions.c.round_number)).all()
+    return {number: int(total) for number, total in rows}
 
 
 def expire_contribution(store: Store, nonce: bytes, reason: str) -> None:

@@ -19,6 +19,8 @@ _ON_BOARD = {
     "coordinator_epsilon": "sotto_epsilon_spent/coordinator",
 }
 
+_REMEDY = "take that line out, and its round is missing in tables and pictures"
+
 Value: TypeAlias = float | int | str | None
 # One round's figures by name.
 Figures: TypeAlias = Mapping[str, Value]
@@ -97,9 +99,11 @@ def read_metrics(folder: Path) -> list[Figures]:
         try:
             row = decode_json(line, dict[str, Value])
         except msgspec.DecodeError as error:
-            raise MetricsError(f"{path}:{number} is no row of metrics: {error}") from None
+            raise MetricsError(
+                f"{path}:{number} is no row of metrics: {error}; {_REMEDY}"
+            ) from None
         if not isinstance(row.get("round"), int):
-            raise MetricsError(f"{path}:{number} has no round")
+            raise MetricsError(f"{path}:{number} has no round; {_REMEDY}")
         rows.append(row)
     return rows
 

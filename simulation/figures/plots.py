@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from models.pages.curves import axis_scale
 from simulation.figures.metrics import Figures, series
 
 if TYPE_CHECKING:
@@ -11,9 +12,6 @@ if TYPE_CHECKING:
 
 _INCHES = (7.0, 4.2)
 _DOTS_PER_INCH = 130
-
-_FAR_APART = 20
-"""Ratio of the largest to the least value from which an axis is logarithmic."""
 
 
 def plot_runs(
@@ -70,12 +68,6 @@ def plot_table(
         axes.set_xlabel(setting)
 
     _write(path, draw, figure)
-
-
-def axis_scale(values: Sequence[float]) -> Literal["linear", "log"]:
-    """Return the scale on which these values of a setting are told apart: by ratio if far apart."""
-    least, largest = min(values), max(values)
-    return "log" if least > 0 and largest / least >= _FAR_APART else "linear"
 
 
 def plot_bars(

@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
+from models.pages.document import Html, document, element, table
 from simulation.listening.hearing import UtteranceFigures
 from simulation.listening.table import ListeningReport, VoiceFigures, headed, said_how, told
 
@@ -20,18 +21,10 @@ _MOST_TEXTS = 24
 """Texts on the page; a minute is enough for no more, and each has some hundred KB a voice."""
 
 _STYLE = """
-:root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; }
-body { max-width: 70rem; margin: 0 auto; padding: 1rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; }
-th, td { padding: .3rem .7rem; text-align: left; white-space: nowrap; }
-td.figure { text-align: right; font-variant-numeric: tabular-nums; }
-tr { border-bottom: 1px solid color-mix(in srgb, currentColor 20%, transparent); }
 blockquote { font-size: 1.2rem; margin: 2.5rem 0 .5rem; }
 td.heard { white-space: normal; min-width: 14rem; opacity: .8; }
 audio { height: 2.2rem; width: 15rem; vertical-align: middle; }
 img { max-width: 100%; border-radius: .4rem; margin-top: .5rem; }
-small { opacity: .8; }
 """
 
 
@@ -51,37 +44,24 @@ def page(report: ListeningReport, texts: Mapping[str, str], files: Files) -> str
     Raises:
         OSError: If a sound cannot be read.
     """
-    title = escape(f"Listening to {report.corpus}")
     shown = list(texts)[:_MOST_TEXTS]
     notes = told(report)
     if len(texts) > len(shown):
         notes.insert(0, f"{len(shown)} of {len(texts)} texts are on this page; the folder has all")
-    body = [
-        f"<h1>{title}</h1>",
-        f"<p>{escape(said_how(report))}</p>",
-        *_table(report),
-        *(line for clip in shown for line in _text(clip, texts[clip], report, files)),
-        "<h2>Notes</h2><ul>",
-        *(f"<li><small>{escape(note)}</small></li>" for note in notes),
-        "</ul>",
+    contents = [
+        element("p", said_how(report)),
+        _table(report),
+        *(Html(line) for clip in shown for line in _text(clip, texts[clip], report, files)),
+        element("h2", "Notes"),
+        element("ul", *(element("li", element("small", note)) for note in notes)),
     ]
-    head = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{_STYLE}</style></head><body>"
-    )
-    return "\n".join([head, *body, "</body></html>", ""])
+    return document(f"Listening to {report.corpus}", contents, style=_STYLE)
 
 
-def _table(report: ListeningReport) -> Iterator[str]:
-    heads = ["voice", "", *headed(report.voices[0])]
-    yield '<div class="wide"><table><tr>'
-    yield "".join(f"<th>{escape(head)}</th>" for head in heads)
-    yield "</tr>"
-    for row in report.voices:
-        figures = "".join(f'<td class="figure">{text}</td>' for text in headed(row).values())
-        yield f"<tr><td>{escape(row.voice)}</td><td>{escape(row.kind)}</td>{figures}</tr>"
-    yield "</table></div>"
+def _table(report: ListeningReport) -> Html:
+    heads = ("voice", "", *headed(report.voices[0]))
+    rows = [(row.voice, row.kind, *headed(row).values()) for row in report.voices]
+    return table(heads, rows, words=2)
 
 
 def _text(clip: str, text: str, report: ListeningReport, files: Files) -> Iterator[str]:

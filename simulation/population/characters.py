@@ -86,7 +86,7 @@ def _most_active(streams: Mapping[str, Tensor], data: DataSettings) -> list[str]
     if len(streams) < data.client_count:
         raise PartitionError(
             f"users must be >= {data.client_count}, one for each client, got {len(streams)}; "
-            "lower client_count"
+            "lower data.client_count"
         )
     return sorted(streams, key=lambda user: (-len(streams[user]), user))[: data.client_count]
 

@@ -125,7 +125,7 @@ def dirichlet(
             return deal
     raise PartitionError(
         f"no deal of {_DIRICHLET_ATTEMPTS} gave each of {client_count} clients {least_images} "
-        "images to train and to test on; lower client_count or least_images, or raise "
+        "images to train and to test on; lower data.client_count or data.least_images, or raise "
         "concentration"
     )
 
@@ -221,5 +221,5 @@ def _check_enough(labels: Labels, client_count: int) -> None:
     if len(labels.train) < client_count:
         raise PartitionError(
             f"training images must be >= {client_count}, one for each client, got "
-            f"{len(labels.train)}; lower client_count"
+            f"{len(labels.train)}; lower data.client_count"
         )

@@ -140,5 +140,5 @@ def _check_enough(available: int, client_count: int, what: str) -> None:
     if available < client_count:
         raise PartitionError(
             f"{what} must be >= {client_count}, one for each client, got {available}; "
-            "lower client_count"
+            "lower data.client_count"
         )

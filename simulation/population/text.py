@@ -16,7 +16,7 @@ from torch import Tensor
 
 from edge_client.datasets.registry import load_by_user_time, load_dataset
 from edge_client.datasets.text_set import FederatedText, Sentence, UserText
-from models.text.languages import letters_told
+from models.text.languages import is_unparted, letters_told, open_words
 from models.text.vocabulary import EOS, Vocabulary, build_vocabulary
 from simulation.config.data import DataSettings
 from simulation.config.simulation import TRAINING_SPLIT, SimulationConfig
@@ -154,15 +154,20 @@ def _tell_unusable(
     shards: Mapping[str, list[Sentence]], streams: Mapping[str, Tensor], least: int
 ) -> NoReturn:
     """Raise PopulationError; it says whether too little text or no known word is the reason."""
-    letters = letters_told(sentence for own in shards.values() for sentence in own)
+    sentences = [sentence for own in shards.values() for sentence in own]
+    letters = letters_told(sentences)
     if any((stream > EOS).any() for stream in streams.values()):
         raise PopulationError(
             f"no client has {least} tokens; lower data.least_tokens; the letters of the text are "
             f"{letters}"
         )
+    remedy = (
+        "sotto reads what stands between blanks, so it cannot learn from such text"
+        if is_unparted(open_words(sentences))
+        else 'give [vocabulary] a list of its language, or path = "training-split" and no name'
+    )
     raise PopulationError(
-        f"no client has a word of the word list and {least} tokens: the letters of the text are "
-        f"{letters}; name a word list of its language"
+        f"no client's text has a word of the word list: its letters are {letters}; {remedy}"
     )
 
 

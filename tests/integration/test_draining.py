@@ -1,5 +1,9 @@
 """A coordinator that is told to drain finishes its round with the devices that the round is for."""
 
+import os
+import signal
+import time
+
 import grpc
 import pytest
 
@@ -50,3 +54,27 @@ def test_a_drained_round_waits_for_those_who_were_drawn_and_for_nobody_else(
     wait_ended(federation)
     (release,) = federation.releases()
     assert release.contribution_count == 3
+
+
+def test_a_signal_says_what_the_coordinator_waits_for_and_a_second_one_ends_it(
+    make_federation: Make,
+) -> None:
+    federation = make_federation(cohort=2, quorum=2)
+    federation.start()
+    first, second = [device.check_in() for device in federation.enrol(2)]
+    next_lease(first)
+    next_lease(second)
+    assert federation.process is not None
+    pid = federation.process.pid
+    assert pid is not None
+
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + 60
+    while "ending after round 1, due in " not in federation.log:
+        assert time.monotonic() < deadline, federation.log
+        time.sleep(0.05)
+
+    assert federation.process.is_alive()
+    os.kill(pid, signal.SIGTERM)
+    federation.process.join(60)
+    assert not federation.process.is_alive()

@@ -605,16 +605,21 @@ def test_nothing_of_one_device_is_written_or_told(
         for _ in range(2):
             lease = next_lease(orders)
             while_open = samples_of(scraped(port))
+            assert (
+                main(["report", str(federation.root), "--html", str(tmp_path / "open.html")]) == 0
+            )
             made_up.take_part(lease)
         await_rounds(federation, 2)
         figures = scraped(port)
         capsys.readouterr()
         assert main(["status", str(federation.root), "--json"]) == 0
         assert main(["rounds", str(federation.root), "--json"]) == 0
+        assert main(["report", str(federation.root), "--html", str(tmp_path / "end.html")]) == 0
         told = capsys.readouterr().out
     finally:
         device.stop()
     federation.stop()
+    assert main(["report", str(federation.root), "--html", str(tmp_path / "stopped.html")]) == 0
 
     assert "privacy: central: (100, 0.001)-differential" in device.log.read_text()
     for line in (federation.root / "metrics.jsonl").read_text().splitlines():
@@ -644,6 +649,14 @@ def test_nothing_of_one_device_is_written_or_told(
     }
     assert while_open.keys() - at_the_end.keys() == {("sotto_round_due_seconds", "")}
     epsilon = epsilon_of([EVENT, EVENT], 1e-3)
+    pages = [(tmp_path / f"{when}.html").read_text() for when in ("open", "end", "stopped")]
+    for page in pages:
+        # Nobody by name, nothing of a round but its day, and no count of the drawn.
+        assert not re.search("device-0|duration|contributions|closing|[0-9]{2}:[0-9]{2}:", page)
+        assert page.count("eld back") == 2
+        written += page.encode()
+    assert "2 of 2 released" in pages[1]
+    assert f"epsilon {epsilon:.4g} at delta 0.001 spent, of at most 100 promised: kept" in pages[1]
     assert at_the_end["sotto_epsilon_spent", "readers"] == epsilon
     assert at_the_end["sotto_epsilon_left", "readers"] == 100.0 - epsilon
     # Bytes of a disk, and ends of certificates, have so many digits that one may look like a norm.

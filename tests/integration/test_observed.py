@@ -103,8 +103,15 @@ def test_each_figure_is_what_happened_and_alerts_and_dashboard_find_theirs(
     assert figures["sotto_closing_seconds", ""] == federation.releases()[0].metrics["closing_s"]
     assert figures["sotto_phase_seconds_total", "open"] > 0
     # What `status` tells comes from the same places.
-    status = Operated(federation.root).status()
+    operated = Operated(federation.root)
+    assert operated.update_bytes() == {1: update_bytes}
+    status = operated.status()
     assert (status.connected_clients, status.leased_clients) == (2, 2)
+    received, sent = (
+        figures["sotto_received_bytes_total", ""],
+        figures["sotto_sent_bytes_total", ""],
+    )
+    assert (status.received_bytes, status.sent_bytes) == (received, sent)
     due_ms = 1000 * figures["sotto_round_due_seconds", ""]
     # Both clocks are read between two steps of a machine that tests keep busy; a round lasts 600 s.
     assert abs(due_ms - leases[0].deadline_ms) < 60_000

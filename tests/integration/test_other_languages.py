@@ -61,7 +61,9 @@ def test_a_german_keyboard_from_its_list_to_its_suggestions(
     given = ["--text", str(text), "--words", str(words), "--language", "de", "--pack", str(packed)]
     size = ["--width", "64", "--epochs", "40"]
     assert simulate(["start", *given, *size, "--out", str(tmp_path / "start")]) == 0
-    assert read_packed(packed).description.vocabulary.languages == ("de",)
+    listed_words = read_packed(packed).description.vocabulary
+    assert listed_words is not None
+    assert listed_words.languages == ("de",)
     assert server(["init", str(second), *tiny, "--start", str(packed)]) == 0
     assert read_config(second / "federation.toml").start_from == str(packed)
 

@@ -52,7 +52,14 @@ def test_writing_without_blanks_is_named_as_what_cannot_be_learnt(tmp_path: Path
     assert not found["language"][0]
     assert "Chinese 100 %; this writing has no blanks between words" in found["language"][1]
     assert not found["known words"][0]
-    assert "the text's letters are Chinese 100 %: take part" in found["known words"][1]
+    # No federation's list would help.
+    assert found["known words"][1] == "short has 0 of 2 words (0.0%)"
+
+
+def test_other_letters_than_the_lists_lead_to_another_federation(tmp_path: Path) -> None:
+    found = told(tmp_path, "добрый день\n")
+
+    assert "the text's letters are Cyrillic 100 %: take part" in found["known words"][1]
     assert found["enough"] == (False, "no: no text to train on has a word of the word list")
 
 

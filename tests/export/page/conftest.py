@@ -2,14 +2,13 @@
 
 import functools
 import http.server
-import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from export.bundles.keyboard_bundle import Bundle, load_bundle
 from export.making.keyboard import KeyboardKind
@@ -21,13 +20,13 @@ from export.runtime.strip import Keyboard
 from export.runtime.word_graph import NextWordGraph
 from export.serve.folder.tokens import make_tokens
 from models.text.vocabulary import Vocabulary
+from tests.browser import open_browser
 from tests.export.people_scene import PEOPLE, release_with_people
 from tests.export.promised import promising
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
 
 # A page loads a runtime and a model first, on a machine that may be busy with other tests.
 expect.set_options(timeout=30_000)
-_BROWSERS = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
 
 
 @dataclass(frozen=True)
@@ -70,19 +69,11 @@ class Served:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A headless browser, for one module: while it is open this process runs an event loop.
-
-    No other test of the process could start one of its own.
-    """
-    found = next(filter(None, map(shutil.which, _BROWSERS)), None)
-    if found is None:
-        pytest.skip(f"there is no browser: none of {', '.join(_BROWSERS)} is on the PATH")
+    """A headless browser, for one module."""
     if not runtime_files():
         pytest.skip("onnxruntime-web is missing: run `make page` to test the page in a browser")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=found)
+    with open_browser() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture(scope="session")

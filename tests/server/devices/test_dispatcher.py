@@ -207,3 +207,19 @@ def test_a_device_that_was_given_another_lease_before_its_answer_counted_gets_it
     work.dispatcher.offer_all()
 
     assert orders_of(session) == ["lease 1", "lease_ended 1", "lease 2"]
+
+
+def test_a_crowd_that_tells_a_version_each_is_shown_as_one() -> None:
+    work = Work()
+    for number in range(20):
+        work.dispatcher.open(f"current-{number}", "0.1.0")
+    for number in range(30):
+        work.dispatcher.open(f"stranger-{number}", f"9.{number}")
+    work.dispatcher.open("odd", "a line\nof another")
+
+    shown = work.dispatcher.versions
+
+    # The sixteen most frequent: the current one and fifteen strangers; sixteen are left.
+    assert shown["0.1.0"] == 20
+    assert shown["other"] == 16
+    assert (len(shown), shown.total()) == (17, 51)

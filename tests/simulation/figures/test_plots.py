@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from simulation.figures.plots import axis_scale, plot_bars, plot_runs, plot_table
+from simulation.figures.plots import plot_bars, plot_runs, plot_table
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -31,19 +31,3 @@ def test_tables_and_bars_are_drawn_as_png(tmp_path: Path) -> None:
 
     assert (tmp_path / "table.png").read_bytes().startswith(PNG)
     assert (tmp_path / "bars.png").read_bytes().startswith(PNG)
-
-
-@pytest.mark.parametrize(
-    ("values", "scale"),
-    [
-        ([0.1, 0.3, 10.0], "log"),
-        ([1.0, 2.0, 4.0], "linear"),
-        ([0.0, 0.5, 100.0], "linear"),
-        ([-1.0, 50.0], "linear"),
-        ([3.0], "linear"),
-    ],
-)
-def test_values_that_lie_far_apart_are_told_apart_by_their_ratio(
-    values: list[float], scale: str
-) -> None:
-    assert axis_scale(values) == scale

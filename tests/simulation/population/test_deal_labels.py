@@ -224,7 +224,9 @@ def test_small_alpha_separates_classes_and_large_alpha_mixes_them() -> None:
 
 
 def test_a_deal_that_cannot_be_had_says_what_to_change() -> None:
-    with pytest.raises(PartitionError, match="lower client_count or least_images, or raise"):
+    with pytest.raises(
+        PartitionError, match=r"lower data\.client_count or data\.least_images, or raise"
+    ):
         dirichlet(balanced(2, 10, 5), 5, concentration=0.1, generator=seeded(1))
     with pytest.raises(PartitionError, match="must be >= 21, one for each client, got 20"):
         iid(balanced(2, 10, 5), 21, generator=seeded(1))

@@ -153,7 +153,9 @@ def test_pooling_does_not_depend_on_the_order_of_users() -> None:
 
 
 def test_too_little_text_and_senseless_settings_are_refused() -> None:
-    with pytest.raises(PartitionError, match=r"sentences must be >= 3.* got 2; lower client_count"):
+    with pytest.raises(
+        PartitionError, match=r"sentences must be >= 3.* got 2; lower data\.client_count"
+    ):
         iid_shards(numbered(2), 3, generator=seeded(0))
     with pytest.raises(PartitionError, match="users must be >= 2"):
         group_users({"ann": numbered(9)}, 2)

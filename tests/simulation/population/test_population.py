@@ -93,13 +93,24 @@ def test_clients_with_too_little_text_are_left_out(configured: Configured, tmp_p
         build_text_population(configured("data.dataset=jsonl", "data.least_tokens=500")[0], path)
 
 
+@pytest.mark.parametrize(
+    ("text", "letters", "remedy"),
+    [
+        (
+            "你好。今天 ok123",
+            "Chinese 100 %, writing without blanks",
+            "cannot learn from such text",
+        ),
+        ("добрый день", "Cyrillic 100 %", r"give \[vocabulary\] a list of its language"),
+    ],
+)
 def test_text_that_the_list_has_no_word_of_is_told_by_its_letters(
-    configured: Configured, tmp_path: Path
+    text: str, letters: str, remedy: str, configured: Configured, tmp_path: Path
 ) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(msgspec.json.encode({"user": "li", "text": "你好。今天 ok123"}) + b"\n")
+    path.write_bytes(msgspec.json.encode({"user": "li", "text": text}) + b"\n")
 
-    with pytest.raises(PopulationError, match=r"a word of the word list.*Chinese 100"):
+    with pytest.raises(PopulationError, match=f"a word of the word list.*{letters}.*{remedy}"):
         build_text_population(configured("data.dataset=jsonl")[0], path)
 
 

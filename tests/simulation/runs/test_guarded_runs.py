@@ -33,6 +33,7 @@ from server.config.store import StoreSettings
 from server.records.ledger import ledger_entries, ledger_events
 from server.records.store import Store, open_store
 from server.releases.files import read_release
+from simulation.cli import main as simulate
 from simulation.config.simulation import SimulationConfig, config_from
 from simulation.figures.metrics import read_metrics
 from simulation.population.population import Population, TextPopulation
@@ -383,6 +384,10 @@ def test_nothing_of_one_client_is_written(
 
     for row in read_metrics(tmp_path):
         assert set(row) <= SHOWN
+    assert simulate(["report", str(tmp_path), "--html", str(tmp_path / "report.html")]) == 0
+    page = (tmp_path / "report.html").read_text()
+    assert f"epsilon {epsilon_of([EVENT] * 4, 1e-3):.4g} at delta 0.001 spent" in page
+    assert "device-0" not in page
     # Noised figures and times are full of digits, and may happen to look like anything.
     shown = rb'"(round_s|evaluation_s|(valid|test)_[a-z0-9_]+)": ?[-+.e0-9]+'
     written = re.sub(shown, b"", everything_in(tmp_path))
