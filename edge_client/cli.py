@@ -43,6 +43,8 @@ from edge_client.owner.starting_floor import write_starting_floor
 from edge_client.owner.traffic import Traffic
 from edge_client.wire.enrolling import enrol_device
 from edge_client.wire.refusal import RefusedError, UnreachableError
+from models.plugins.loaded import load_plugins
+from models.plugins.names import PluginError
 from privacy.foundation.command_exit import command, failed
 from privacy.foundation.flags import Flag, command_line, read_arguments
 from privacy.foundation.installation import InstallationError, check_installation
@@ -65,6 +67,7 @@ _FAILURES = (
     KeyFileError,
     OSError,
     PlanBelowFloorError,
+    PluginError,
     PublishingError,
     RefusedError,
     UnreachableError,
@@ -223,6 +226,7 @@ def _run(asked: Running) -> int:
         # Told now: the agent may wait for hours until it looks itself.
         check_data_at_hand(asked.data)
     floor = read_floor(folder.floor)
+    load_plugins(floor.plugins)
     check_data(asked.data, floor)
     check_authority(fingerprint(enrolment.ca_certificate).hex(), floor.authorities)
     passphrase = asked.passphrase

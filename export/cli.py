@@ -15,6 +15,7 @@ from export.commands.flags import (
     Keyboard,
     OfBundle,
     Personal,
+    PluginGraph,
     Rounding,
     Speaking,
     Speech,
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "sotto-export",
         "Make bundles and personal files from a release, check them and try them out.",
         (
-            *(_keyboard, _image, _speech, _personal, _people),
+            *(_keyboard, _image, _speech, _plugin, _personal, _people),
             *(_quantise, _verify, _inspect, _suggest, _speak),
         ),
     )
@@ -72,6 +73,13 @@ def _speech(asked: Speech) -> Report:
     from export.commands.bundles import export_voice
 
     return export_voice(asked)
+
+
+def _plugin(asked: PluginGraph) -> Report:
+    """Write a plugin's model as one ONNX file."""
+    from export.commands.bundles import export_plugin
+
+    return export_plugin(asked)
 
 
 def _personal(asked: Personal) -> Report:

@@ -11,7 +11,13 @@ from deploy.docs.guides import slug
 from deploy.docs.settings_files import SettingsFile
 from privacy.foundation.toml_schema import Schema
 
-_TYPES = {"integer": "integer", "number": "number", "string": "text", "boolean": "true or false"}
+_TYPES = {
+    "integer": "integer",
+    "number": "number",
+    "string": "text",
+    "boolean": "true or false",
+    "object": "table",
+}
 _TOP = "Outside all tables"
 
 

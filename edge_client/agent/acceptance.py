@@ -7,10 +7,12 @@ has been understood, agrees with this device's own idea of the model, and lies a
 import msgspec
 
 from edge_client.agent.version_gap import older_side
-from edge_client.owner.floor import Floor, PlanBelowFloorError, check_plan
+from edge_client.owner.floor import Floor, PlanBelowFloorError, check_plan, check_plugins_named
 from edge_client.owner.traffic import Traffic
 from models.plan.onlookers import check_hiding
 from models.plan.plan import Plan, PlanError, decode_plan, hypernetwork_of, plan_schema
+from models.plan.plugins import plugins_in
+from models.plugins.names import PluginError, PluginName
 from models.settings.hypernetwork import hypernetwork_schema
 from models.vector.schema import RELEASED, SENT, Role, Schema
 from privacy.foundation.removed_settings import check_removed
@@ -39,8 +41,11 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
             hides the text from the coordinator, or exceeds today's remaining bytes.
     """
     try:
+        check_plugins_named(_named_plugins(lease.plan), floor)
         plan = decode_plan(lease.plan)
         check_removed(decode_json(lease.plan, object))
+    except PlanBelowFloorError as error:
+        raise PlanRefusedError(error.code, str(error)) from None
     except (PlanError, msgspec.ValidationError) as error:
         raise PlanRefusedError("plan_unreadable", str(error)) from None
     schema = plan_schema(plan)
@@ -48,7 +53,7 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
         raise PlanRefusedError(
             "schema_mismatch",
             "the coordinator builds this model with other tensors than this device; "
-            + older_side(lease.software_version),
+            + _remedy(plan, lease.software_version),
         )
     _check_sizes(lease, plan, schema)
     try:
@@ -61,6 +66,23 @@ def accept_plan(lease: wire.Lease, floor: Floor, traffic: Traffic) -> Plan:
         raise PlanRefusedError("plan_unusable", str(error)) from None
     _check_traffic(lease, floor, traffic)
     return plan
+
+
+def _named_plugins(plan: bytes) -> tuple[PluginName, ...]:
+    """Return the plugins of a plan before anything is decoded that one of them has a part in."""
+    try:
+        return plugins_in(plan)
+    except (PluginError, msgspec.DecodeError):
+        return ()  # ``decode_plan`` says what is wrong with it.
+
+
+def _remedy(plan: Plan, software_version: str) -> str:
+    if plan.named_plugins:
+        return (
+            f"two builds of {', '.join(plan.named_plugins)} differ under one version: install the "
+            "one that the coordinator has"
+        )
+    return older_side(software_version)
 
 
 def _check_sizes(lease: wire.Lease, plan: Plan, schema: Schema) -> None:

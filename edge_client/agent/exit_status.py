@@ -25,6 +25,7 @@ _PLAN = frozenset(
         "example_budget_spent",
         "plan_unreadable",
         "plan_unusable",
+        "plugin_unusable",
         "schema_mismatch",
         "vocabulary_mismatch",
         "wrong_size",

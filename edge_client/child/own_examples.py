@@ -18,15 +18,23 @@ from edge_client.agent.word_lists import word_list
 from edge_client.child.own_sounds import OwnSounds
 from edge_client.child.own_text import OwnText
 from edge_client.datasets.registry import load_speech
+from edge_client.datasets.row_parts import cut_rows
 from edge_client.datasets.speech_examples import speech_examples
 from edge_client.datasets.speech_set import Clip
 from edge_client.datasets.text_set import DatasetError, split_in_order
 from edge_client.owner.typed_text import TextSettings
 from models.plan.plan import Plan, PlanError
+from models.plugins.loaded import has_part
+from models.plugins.names import PluginError
+from models.plugins.parts import Part
+from models.settings.plugin import ModelPart
 from models.settings.vocoder import VocoderSettings
 from models.settings.voice import TransformerTtsSettings
 from models.tasks.image_classification import LabelledImages
+from models.tasks.plugin_task import PluginTask, own_model, plugin_task
+from models.tasks.rows import Rows
 from models.tasks.speech_examples import SpeechExamples
+from models.tasks.unusable_examples import UnusableExamplesError
 from models.text.alphabet import encode_characters
 from models.text.vocabulary import Vocabulary
 from models.vector.archives import ArraysError, read_arrays
@@ -38,7 +46,7 @@ _PIXEL_AXES = 4
 class OwnExamples(Protocol):
     """One person's examples for one round."""
 
-    def training(self) -> Tensor | LabelledImages | SpeechExamples:
+    def training(self) -> Tensor | LabelledImages | SpeechExamples | Rows:
         """Return the examples to train on.
 
         Raises:
@@ -46,7 +54,7 @@ class OwnExamples(Protocol):
         """
         ...
 
-    def held_out(self) -> Tensor | LabelledImages | SpeechExamples:
+    def held_out(self) -> Tensor | LabelledImages | SpeechExamples | Rows:
         """Return the examples to score, which were not trained on this round.
 
         Raises:
@@ -88,6 +96,9 @@ def examples_reader(plan: Plan, word_lists: Path) -> ExamplesReader:
     if plan.task == "vocoder" and isinstance(plan.model, VocoderSettings):
         vocoder = plan.model
         return lambda data, limits, now: OwnSounds.read(data, vocoder)
+    if has_part(Part.TASKS, plan.task):
+        settings, task = own_model(plan.model, plan.task), plugin_task(plan.task)
+        return lambda data, limits, now: OwnRows.read(task, data, settings)
     raise PlanError(f'task "{plan.task}" is not one that this device has examples for')
 
 
@@ -191,6 +202,44 @@ class OwnRecordings:
         return speech_examples(clips, self._voice)
 
 
+class OwnRows:
+    """A person's examples as a plugin's task reads them, oldest first; no text limits apply."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._train, *_ = cut_rows(rows)
+        self._held_out = rows[len(self._train) :]
+
+    @classmethod
+    def read(cls, task: PluginTask, data: Path, settings: ModelPart) -> Self:
+        """Have the task read the data.
+
+        Raises:
+            UnusableExamplesError: If they are none that it can use.
+            PluginError: If the task is broken.
+        """
+        try:
+            rows = task.read(data, settings)
+        except (UnusableExamplesError, OSError):
+            raise
+        # Somebody else's code on a damaged file; its own words might repeat the data.
+        except Exception as error:
+            raise PluginError(f"reading the data raised {type(error).__name__}") from error
+        if not isinstance(rows, Rows):
+            raise PluginError(f"a plugin's task must read Rows, got {type(rows).__name__}")
+        return cls(rows)
+
+    def training(self) -> Rows:
+        """Return the examples to train on."""
+        return _some_rows(self._train, "train on")
+
+    def held_out(self) -> Rows:
+        """Return the examples to score on."""
+        return _some_rows(self._held_out, "score on")
+
+    def delete_trained(self) -> None:
+        """Keep everything: the file is the owner's, and no program's log."""
+
+
 def read_images(path: Path) -> LabelledImages:
     """Read labelled images from an ``.npz`` file, oldest first; nothing is unpickled.
 
@@ -216,6 +265,12 @@ def read_images(path: Path) -> LabelledImages:
             f"{labels.shape}"
         )
     return LabelledImages(torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64)))
+
+
+def _some_rows(rows: Rows, purpose: str) -> Rows:
+    if not len(rows):
+        raise DatasetError(f"the device's examples must be at least 1 to {purpose}, got 0")
+    return rows
 
 
 def _characters(text: str, purpose: str) -> Tensor:

@@ -12,8 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from edge_client.child.own_plugins import load_own_plugins
 from edge_client.folder.layout import DeviceFolder, DeviceFolderError
 from edge_client.jobs.publishing_job import Published, PublishingJob
+from edge_client.owner.floor import FloorError
 from edge_client.personalisation.adapted import comparison_of
 from edge_client.personalisation.grown_state import kept_layout, read_kept_state
 from edge_client.personalisation.own_model import WHOLE_MODELS, own_model
@@ -31,6 +33,7 @@ from privacy.identities.party import Identity
 _FAILURES = (
     CertificateError,
     DeviceFolderError,
+    FloorError,
     KeyFileError,
     OSError,
     PersonalStateError,
@@ -43,13 +46,16 @@ def publish(job: PublishingJob) -> Published:
     """Write the file.
 
     Raises:
+        FloorError: If the floor, which names plugins, cannot be read.
         DeviceFolderError: If no round has been seen yet.
         PersonalStateError: If the method keeps no tensor of the model, nothing is stored yet, or
             everyone's model stayed the device's.
         OSError: If the disk refuses; an existing target is untouched.
     """
     folder = DeviceFolder(Path(job.device_folder))
-    plan = decode_plan(folder.plan())
+    encoded = folder.plan()
+    load_own_plugins(encoded, folder)
+    plan = decode_plan(encoded)
     layout = kept_layout(plan, build_client_half(plan.personalisation))
     keeps_model = isinstance(plan.personalisation, WHOLE_MODELS)
     if not (layout.personal.tensors or keeps_model):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from edge_client.child.optimiser_store import load_state, save_state
 from edge_client.child.own_examples import ExamplesReader, OwnExamples, examples_reader
+from edge_client.child.own_plugins import load_own_plugins
 from edge_client.child.received_model import UnusableModelError, check_received
 from edge_client.child.sealed_exchange import SealedExchange, Start
 from edge_client.datasets.text_set import DatasetError
@@ -45,6 +46,7 @@ from edge_client.training.new_client import NewClientFit
 from models.compression.entropy import MissingZstdError
 from models.plan.onlookers import check_hiding, hides_from_coordinator
 from models.plan.plan import Plan, PlanError, decode_plan
+from models.plugins.names import PluginError
 from models.tasks.unusable_examples import UnusableExamplesError
 from models.text.vocabulary import VocabularyError
 from models.vector.codec import CodecError
@@ -92,6 +94,7 @@ _FAILURES: dict[type[Exception], str] = {
     torch.OutOfMemoryError: "out_of_memory",
     OSError: "disk",
     PlanError: "plan_unreadable",
+    PluginError: "plugin_unusable",
     # Last, as some above are kinds of it: a task or a method that only the other side knows.
     ValueError: "plan_unusable",
 }
@@ -109,6 +112,8 @@ def do_job(job: Job) -> Outcome:
 
 
 def _do(job: Job) -> Outcome:
+    folder = DeviceFolder(Path(job.device_folder))
+    load_own_plugins(job.plan, folder)
     plan = decode_plan(job.plan)
     check_hiding(plan)
     hides = hides_from_coordinator(plan)
@@ -117,7 +122,6 @@ def _do(job: Job) -> Outcome:
     # Bit-identical to a simulation: float32 sums in one thread. bfloat16 promises no such thing.
     threads = 1 if hides or plan.training.precision == "float32" else None
     device = prepare_compute(job.device, threads, model=plan.model)
-    folder = DeviceFolder(Path(job.device_folder))
     identity = Identity.load(folder.identity, job.passphrase)
     read_examples = examples_reader(plan, folder.word_lists)
     exchange = SealedExchange(job, plan, identity, folder)

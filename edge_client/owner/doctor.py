@@ -15,6 +15,8 @@ from edge_client.owner.policy import Wait, decide
 from edge_client.owner.sensors import system_sensors
 from edge_client.owner.settings import ClientSettingsError, read_client_settings
 from models.plan.signed_plan import SignedPlan, SignedPlanError
+from models.plugins.loaded import load_plugins
+from models.plugins.names import PluginError
 from privacy.foundation.host_port import host_of
 from privacy.identities.certificates import CertificateError, check_host, read_certificate
 from privacy.identities.keys import KeyFileError
@@ -34,6 +36,7 @@ async def examine(
         ("certificates", lambda: _certificates(folder, now, passphrase)),
         ("settings", lambda: _settings(folder)),
         ("floor", lambda: _floor(folder)),
+        ("plugins", lambda: _plugins(folder)),
         ("helper", lambda: _helper(folder)),
         ("policy", lambda: _policy(folder, now)),
         ("last plan", lambda: _last_plan(folder)),
@@ -58,6 +61,7 @@ _UNWELL = (
     FloorError,
     KeyFileError,
     OSError,
+    PluginError,
     SignedPlanError,
     _UnwellError,
 )
@@ -92,6 +96,11 @@ def _floor(folder: DeviceFolder) -> str:
     return (
         f"accepts noise modes {', '.join(sorted(floor.modes))}. {' '.join(floor_in_words(floor))}"
     )
+
+
+def _plugins(folder: DeviceFolder) -> str:
+    names = load_plugins(read_floor(folder.floor).plugins)
+    return f"{', '.join(map(str, names))}: installed" if names else "the floor names none"
 
 
 def _helper(folder: DeviceFolder) -> str:

@@ -6,7 +6,7 @@ off. The floor file stays on the device, and a plan below it is refused before a
 
 import math
 import re
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +14,7 @@ import msgspec
 
 from edge_client.owner.masked_floor import below_masks
 from edge_client.owner.noise_floor import below_noise, noises_counts
+from models.plugins.names import PluginName, plugin_names
 from privacy.accounting.checked_values import check_delta, check_epsilon, check_noise_multiplier
 from privacy.foundation.strict_decoding import decoded
 from privacy.foundation.strict_toml import TomlError, read_toml
@@ -38,7 +39,12 @@ FloorCode = Literal[
     "floor_authority",
     "floor_sums",
     "floor_helper",
+    "floor_plugin",
 ]
+
+
+_OF_PLUGIN = "plugin"
+"""Tag of a model that a plugin has (``models.settings.plugin``)."""
 
 
 class FloorError(ValueError):
@@ -83,7 +89,9 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         kinds: Kinds of plan; None accepts any.
         least_cohort: Fewest clients that a round is drawn for and, unless ``central`` or ``ftrl``
             noises a mean over all places, closes with; under ``masked`` also the fewest of a sum.
-        model_families: Families of models.
+        model_families: Families of models, without those of plugins.
+        plugins: Packages that this device imports and accepts models, tasks and methods of, each
+            with its version; a plan that names another is refused.
         methods: Personalisation methods; None accepts any.
         data_folders: Absolute folders that the data may lie in; None accepts any.
         authorities: SHA-256 fingerprints, 64 hex digits, of the authorities that may certify the
@@ -105,6 +113,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     kinds: frozenset[str] | None = None
     least_cohort: int
     model_families: frozenset[str]
+    plugins: tuple[str, ...] = ()
     methods: frozenset[str] | None = None
     data_folders: tuple[str, ...] | None = None
     authorities: frozenset[str] | None = None
@@ -127,6 +136,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ValueError(f"least_cohort must be >= 1, got {self.least_cohort}")
         if self.bytes_a_day is not None and self.bytes_a_day < 0:
             raise ValueError(f"bytes_a_day must be >= 0, got {self.bytes_a_day}")
+        plugin_names(self.plugins)
         for name in ("authorities", "helpers"):
             for digest in getattr(self, name) or ():
                 if not re.fullmatch("[0-9a-f]{64}", digest):
@@ -164,6 +174,7 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
         PlanBelowFloorError: If it is below; the code says by which rule.
     """
     mode, family = _tag(plan.privacy), _tag(plan.model)
+    check_plugins_named(plugin_names(plan.named_plugins), floor)
     if floor.kinds is not None and plan.kind not in floor.kinds:
         raise PlanBelowFloorError(
             "floor_kind",
@@ -199,8 +210,8 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
     unmasked = below_masks(plan, sums=floor.sums, least_cohort=floor.least_cohort)
     if unmasked is not None:
         raise PlanBelowFloorError(*unmasked)
-    # The model and the method.
-    if family not in floor.model_families:
+    # The model and the method; a plugin's family is accepted with the plugin.
+    if family != _OF_PLUGIN and family not in floor.model_families:
         raise PlanBelowFloorError(
             "floor_model_family",
             f"this device does not train models of family {family}; its owner can add it to "
@@ -214,6 +225,24 @@ def check_plan(plan: "Plan", floor: Floor) -> None:
             "in floor.toml",
         )
     _check_example_privacy(plan, floor)
+
+
+def check_plugins_named(plugins: Sequence[PluginName], floor: Floor) -> None:
+    """Accept plugins of a plan that the floor names in the same version.
+
+    Raises:
+        PlanBelowFloorError: With code ``floor_plugin`` if it does not name one.
+    """
+    accepted = plugin_names(floor.plugins)
+    for plugin in plugins:
+        if plugin not in accepted:
+            others = [own.version for own in accepted if own.name == plugin.name]
+            named = f"the floor names version {others[0]}" if others else "the floor names none"
+            raise PlanBelowFloorError(
+                "floor_plugin",
+                f"the plan needs plugin {plugin}, and {named}; its owner, who must trust it, can "
+                f'install it and set plugins = ["{plugin}"], in floor.toml',
+            )
 
 
 def _check_crowd(plan: "Plan", floor: Floor) -> None:

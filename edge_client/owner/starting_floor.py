@@ -69,6 +69,10 @@ model_families = [
   "transformer_tts", "vocoder",
 ]
 
+# Packages with models, tasks and methods of others that this device imports, each with its version.
+# What it names can read all that this device can: name only what you trust. Without the line, none.
+# plugins = ["package==1.0.0"]
+
 # Personalisation methods it takes part in; without the line, any.
 # methods = ["global", "fedtp"]
 

@@ -75,6 +75,7 @@ class ClientScoring:
     device: torch.device
 
 
+@runtime_checkable
 class ClientHalf(Protocol):
     """A method's part on a device, beyond roles."""
 

@@ -9,6 +9,9 @@ from edge_client.personalisation.neighbours import NeighboursHalf
 from edge_client.personalisation.own_model import DittoHalf, PFedMeHalf
 from edge_client.personalisation.plain import PlainHalf
 from edge_client.personalisation.proximal import FedProxHalf
+from models.plugins.loaded import has_part, part_of
+from models.plugins.names import PluginError
+from models.plugins.parts import Part
 from models.settings.personalisation import (
     AdaptedSettings,
     DittoSettings,
@@ -20,13 +23,16 @@ from models.settings.personalisation import (
     PersonalisationSettings,
     PFedGpSettings,
     PFedMeSettings,
+    PluginMethod,
 )
+from models.settings.plugin import broken_part
 
 
 def build_client_half(settings: PersonalisationSettings) -> ClientHalf:
     """Return what a device does beyond roles.
 
     Raises:
+        PluginError: If the half is a plugin's, and is broken.
         MissingFaissError: If neighbours are to vote and FAISS is not installed.
     """
     half: ClientHalf
@@ -47,6 +53,22 @@ def build_client_half(settings: PersonalisationSettings) -> ClientHalf:
             half = GaussianProcessHalf(settings)
         case FedTpSettings(neighbours=NeighbourSettings() as neighbours):
             half = NeighboursHalf(neighbours)
+        case PluginMethod(name=name) if has_part(Part.CLIENT_HALVES, name):
+            half = _half_of_plugin(settings)
         case _:
             half = PlainHalf()
+    return half
+
+
+def _half_of_plugin(settings: PluginMethod) -> ClientHalf:
+    make, own = part_of(Part.CLIENT_HALVES, settings.name), settings.own
+    try:
+        half = make(own)
+    except Exception as error:
+        raise broken_part(Part.CLIENT_HALVES, settings.name, error) from error
+    if not isinstance(half, ClientHalf):
+        raise PluginError(
+            f"{settings.name} of {Part.CLIENT_HALVES} must make a ClientHalf of "
+            f"edge_client.personalisation.method, got {type(half).__name__}"
+        )
     return half

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from export.bundles.manifest import BundleManifest
-from export.commands.flags import Asking, FromRelease, Graph, Rounding, Speech
+from export.commands.flags import Asking, FromRelease, Graph, PluginGraph, Rounding, Speech
 from export.commands.open_bundles import OpenKeyboard
 from export.commands.reports import (
     Report,
@@ -34,6 +34,7 @@ from export.making.released_model import (
 from export.making.speech import VoiceKind
 from export.people.people_file import load_people_file
 from export.people.personal_file import kind_of, load_personal_file
+from models.plugins.loaded import load_plugins
 
 
 def export_release(asked: Graph, kind: BundleKind[BundleManifest]) -> Report:
@@ -51,6 +52,28 @@ def export_release(asked: Graph, kind: BundleKind[BundleManifest]) -> Report:
         kind, release, asked.out, precision=asked.precision, signed_with=signer
     )
     return exported(asked.out, release, manifest)
+
+
+def export_plugin(asked: PluginGraph) -> Report:
+    """Export a plugin's model as one ONNX file, unsigned; errors as of ``export_release``.
+
+    Raises:
+        PluginError: If a plugin cannot be used.
+    """
+    from export.making.plugin_graph import export_graph
+
+    load_plugins(asked.plugin)
+    release = release_in(asked.source, asked.round, asked.authority)
+    largest = export_graph(release, asked.out)
+    return {
+        "file": str(asked.out),
+        "run": release.record.run,
+        "round": release.record.round,
+        "plugins": " ".join(release.plan.named_plugins),
+        "signed_by": named(release.signer),
+        "promise_for_the_whole_run": release.record.guarantee,
+        "largest_difference": largest,
+    }
 
 
 def export_voice(asked: Speech) -> Report:

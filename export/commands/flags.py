@@ -55,6 +55,23 @@ class Graph(FromRelease, frozen=True, kw_only=True):
     precision: Literal["float32", "int8"] = "float32"
 
 
+class PluginGraph(Trusting, frozen=True, kw_only=True):
+    """A plugin's model to export.
+
+    Attributes:
+        source: Folder of a coordinator, of a simulated run, or of one release.
+        out: The file, such as model.onnx; replaced in one step.
+        plugin: Package with its version to import, such as sotto-spam-filter==1.0.0; once for each
+            that the release's plan names.
+        round: Round number, latest or best.
+    """
+
+    source: Annotated[Path, Flag("SOURCE", positional=True)]
+    out: Annotated[Path, Flag("FILE")]
+    plugin: Annotated[list[str], Flag("PACKAGE")]
+    round: str = "latest"
+
+
 class Keyboard(Graph, frozen=True, kw_only=True):
     """A keyboard to export.
 

@@ -14,6 +14,7 @@ from models.networks.char_lstm import CharLstm
 from models.networks.char_transformer import CharTransformer
 from models.networks.convnet import ConvNet
 from models.networks.gru_lm import GruLm
+from models.networks.plugin_network import PluginNetwork, plugin_network
 from models.networks.seq2seq import Seq2Seq
 from models.networks.transformer_lm import TransformerLm
 from models.networks.vit import Vit
@@ -27,6 +28,7 @@ from models.settings.model import (
     TransformerLmSettings,
     WordModelSettings,
 )
+from models.settings.plugin import PluginModel
 from models.settings.seq2seq import Seq2SeqSettings
 from models.settings.vocoder import VocoderSettings
 from models.settings.voice import TransformerTtsSettings
@@ -40,7 +42,15 @@ ImageNetwork = Vit | ConvNet
 CharacterNetwork = CharLstm | CharTransformer
 """Families of next characters: ``features`` of up to ``context_size`` are what ``head`` reads."""
 
-Network = WordNetwork | ImageNetwork | CharacterNetwork | Seq2Seq | TransformerTts | Vocoder
+Network = (
+    WordNetwork
+    | ImageNetwork
+    | CharacterNetwork
+    | Seq2Seq
+    | TransformerTts
+    | Vocoder
+    | PluginNetwork
+)
 """Every family."""
 
 
@@ -162,6 +172,8 @@ def _network(settings: ModelSettings) -> Network:
             network = TransformerTts(settings)
         case VocoderSettings():
             network = Vocoder(settings)
+        case PluginModel():
+            network = plugin_network(settings)
         case _:
             assert_never(settings)
     return network

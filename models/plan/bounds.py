@@ -88,7 +88,11 @@ def _numbers(path: str, value: object) -> Iterator[tuple[str, str, int | float]]
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             yield from _numbers(f"{path}.{name}" if path else name, getattr(value, name))
-    elif isinstance(value, tuple):
+    elif isinstance(value, dict):
+        # A plugin's settings, as they were written.
+        for name, item in value.items():
+            yield from _numbers(f"{path}.{name}", item)
+    elif isinstance(value, tuple | list):
         for item in value:
             yield from _numbers(path, item)
     elif isinstance(value, int | float) and not isinstance(value, bool):

@@ -16,6 +16,7 @@ from models.plan.bounds import (
     check_step,
 )
 from models.plan.frozen import check_frozen, freeze
+from models.plan.plugins import check_plugins
 from models.plan.private_examples import check_private_examples
 from models.plan.roles import assign_roles, check_local_epochs, check_task
 from models.plan.word_rules import check_words
@@ -27,7 +28,7 @@ from models.settings.bounds import (
     check_positive,
 )
 from models.settings.compression import CompressionSettings, check_compression
-from models.settings.growing_layers import check_growth, check_stage, model_at_stage
+from models.settings.growing_layers import check_stage_of
 from models.settings.growth import GrowthSettings
 from models.settings.hypernetwork import (
     EmbeddingFitSettings,
@@ -44,6 +45,7 @@ from models.settings.personalisation import (
     GlobalSettings,
     PersonalisationSettings,
     PFedHnSettings,
+    PluginMethod,
 )
 from models.settings.weighing import Weighing
 from models.vector.schema import RECEIVED, RELEASED, SENT, Role, Schema, TensorSpec
@@ -190,6 +192,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         growth: When the model gets which layers; absent for one that does not grow.
         growth_stage: The stage of ``model``, from 1; absent without growth.
         compression: In which form updates travel; absent for float32 as they are.
+        plugins: Plugins of model, task and method, each with its version; unset without any.
         evaluation_noise: How the coordinator limits and noises counts; only for ``evaluate``.
         weighing: How a device weighs its own update; only in mode ``masked``, and unset in others.
     """
@@ -212,16 +215,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     growth_stage: int | None = None
     compression: CompressionSettings | None = None
     evaluation_noise: EvaluationNoise | None = None
-    # Unset is not written: plans without it are the bytes that they were.
+    # Unset is not written: plans without them are the bytes that they were.
     weighing: Weighing | msgspec.UnsetType = msgspec.UNSET
+    plugins: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
     def __post_init__(self) -> None:
         check_hex(self, 32, "run")
         check_hex(self, 64, "schema_sha256")
+        check_plugins(self.named_plugins, self.model, self.task, self.personalisation)
         self._check_bounds()
+        if isinstance(self.personalisation, PluginMethod):
+            assign_roles(self.personalisation, schema_of(self.model))
         if self.training.example_privacy is not None:
             check_private_examples(self.task, self.model, self.personalisation)
-        self._check_growth()
+        check_stage_of(self.model, self.growth, self.growth_stage)
         check_words(
             self.task, self.model, None if self.vocabulary is None else self.vocabulary.size
         )
@@ -265,17 +272,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             generated = assign_roles(method, whole).with_roles(Role.GENERATED)
             check_elements(hypernetwork_schema(method.hypernetwork, generated), "hypernetwork")
 
-    def _check_growth(self) -> None:
-        if (self.growth is None) != (self.growth_stage is None):
-            raise ValueError(
-                "growth and growth_stage belong together; "
-                f"got growth {self.growth} and growth_stage {self.growth_stage}"
-            )
-        if self.growth is None or self.growth_stage is None:
-            return
-        whole = model_at_stage(self.model, self.growth, self.growth.stage_count)
-        check_growth(whole, self.growth)
-        check_stage(self.model, self.growth, self.growth_stage)
+    @property
+    def named_plugins(self) -> tuple[str, ...]:
+        """Return the plugins that it needs, each with its version."""
+        return () if self.plugins is msgspec.UNSET else self.plugins
 
     @property
     def sends_masked(self) -> bool:

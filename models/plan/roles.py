@@ -19,6 +19,7 @@ from models.settings.personalisation import (
     PersonalisationSettings,
     PFedGpSettings,
     PFedHnSettings,
+    PluginMethod,
     VanillaSettings,
 )
 from models.vector.named_parts import MissingPartError, Part, belongs, part_names
@@ -102,6 +103,8 @@ def _personal_names(settings: PersonalisationSettings, schema: Schema) -> tuple[
             return _head(settings, schema)
         case FedBnSettings():
             return part_names(schema, Part.BATCH_NORM, method=settings.method)
+        case PluginMethod():
+            return settings.personal_names(schema)
         case VanillaSettings():
             return part_names(schema, Part.PROJECTION, method=settings.method)
         case _:

@@ -1,13 +1,15 @@
 """Which tasks need a list of words, and that task, model and list agree. No torch.
 
-Images, characters, voices and vocoders have no words: their federations, plans and releases have no
-list.
+Images, characters, voices, vocoders and plugins' tasks have no words: their federations, plans and
+releases have no list.
 """
 
 from collections.abc import Mapping
 
 import msgspec
 
+from models.plugins.loaded import has_part
+from models.plugins.parts import Part
 from models.settings.model import GruLmSettings, TransformerLmSettings
 
 TASKS_NEED_WORDS: Mapping[str, bool] = {
@@ -31,10 +33,10 @@ def word_count(model: msgspec.Struct) -> int | None:
 
 def check_words(task: str, model: msgspec.Struct, size: int | None) -> None:
     """Check that a task which needs words has a model and a list of one size, and no other has."""
-    if task not in TASKS_NEED_WORDS:
+    if task not in TASKS_NEED_WORDS and not has_part(Part.TASKS, task):
         return
     count, family = word_count(model), model.__struct_config__.tag
-    if not TASKS_NEED_WORDS[task]:
+    if not TASKS_NEED_WORDS.get(task, False):
         if size is not None:
             raise ValueError(f'task "{task}" has no words; remove vocabulary')
         if count is not None:

@@ -10,6 +10,11 @@ class Family(
 ):
     """The settings of one family, which its name in ``family`` tells from the others'."""
 
+    @property
+    def family_name(self) -> str:
+        """Return the family's name, as floors and refusals have it."""
+        return str(self.__struct_config__.tag)
+
     def schema(self) -> Schema:
         """Return the tensors of the network in state-dict order, every one ``shared``."""
         raise NotImplementedError

@@ -109,6 +109,21 @@ def check_stage(model: msgspec.Struct, growth: GrowthSettings, stage: int) -> No
             )
 
 
+def check_stage_of(
+    model: msgspec.Struct, growth: GrowthSettings | None, growth_stage: int | None
+) -> None:
+    """Raise ``ValueError`` unless there is neither growth nor stage, or both fit the model."""
+    if (growth is None) != (growth_stage is None):
+        raise ValueError(
+            "growth and growth_stage belong together; "
+            f"got growth {growth} and growth_stage {growth_stage}"
+        )
+    if growth is None or growth_stage is None:
+        return
+    check_growth(model_at_stage(model, growth, growth.stage_count), growth)
+    check_stage(model, growth, growth_stage)
+
+
 def model_at_stage(model: Family, growth: GrowthSettings, stage: int) -> Family:
     """Return the settings of a model, given in any stage, as they are in a stage in [1, c]."""
     count = layer_count_of_stage(growth, stage)

@@ -12,6 +12,7 @@ from models.settings.character import CharLstmSettings, CharTransformerSettings
 from models.settings.family import Family
 from models.settings.growing_layers import GrowingLayers, LayerStack
 from models.settings.image import ConvNetSettings, VitSettings
+from models.settings.plugin import PluginModel
 from models.settings.seq2seq import Seq2SeqSettings
 from models.settings.vocoder import VocoderSettings
 from models.settings.voice import TransformerTtsSettings
@@ -154,6 +155,7 @@ ModelSettings = (
     | Seq2SeqSettings
     | TransformerTtsSettings
     | VocoderSettings
+    | PluginModel
 )
 
 

@@ -16,13 +16,17 @@ References:
     [Ditto] Li et al., ICML 2021, arXiv:2012.04221.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from models.plugins.names import PluginError
+from models.plugins.parts import Part
 from models.settings.bounds import check_at_least, check_positive
 from models.settings.gaussian_process import GaussianProcessSettings
 from models.settings.hypernetwork import HypernetworkSettings
+from models.settings.plugin import MethodPart, broken_part, own_settings
+from models.vector.schema import Schema
 
 
 class _Method(
@@ -208,6 +212,49 @@ class AdaptedSettings(_Method, frozen=True, kw_only=True, tag="adapted"):
         check_positive(self, "learning_rate")
 
 
+class PluginMethod(_Method, frozen=True, kw_only=True, tag="plugin"):
+    """A method that a plugin has in ``sotto.personalisation``: which tensors a person keeps.
+
+    Attributes:
+        name: The method's name in the plugin.
+        settings: Its settings, as the plugin's own struct has them.
+    """
+
+    name: str
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        """Return the method's name in the plugin."""
+        return self.name
+
+    @property
+    def own(self) -> MethodPart:
+        """Return the settings as the plugin's own struct; PluginError if they are not."""
+        settings: MethodPart = own_settings(Part.PERSONALISATION, self.name, self.settings)
+        return settings
+
+    def personal_names(self, schema: Schema) -> tuple[str, ...]:
+        """Return the names of the tensors that a person keeps.
+
+        Raises:
+            PluginError: If the plugin is broken, or names tensors that the model does not have.
+        """
+        own = self.own
+        try:
+            names = tuple(own.personal_names(schema))
+        # Somebody else's code: one line must tell of it.
+        except Exception as error:
+            raise broken_part(Part.PERSONALISATION, self.name, error) from error
+        foreign = [name for name in names if name not in schema.slices]
+        if foreign:
+            raise PluginError(
+                f"{self.name} of {Part.PERSONALISATION} must name tensors of the model, got "
+                f"{foreign[:3]}"
+            )
+        return names
+
+
 PersonalisationSettings = (
     GlobalSettings
     | LocalSettings
@@ -223,4 +270,5 @@ PersonalisationSettings = (
     | FedTpSettings
     | DittoSettings
     | AdaptedSettings
+    | PluginMethod
 )

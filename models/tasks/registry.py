@@ -12,10 +12,13 @@ from torch import Tensor
 
 from models.networks.registry import Network
 from models.plan.plan import TrainingSettings
+from models.plugins.loaded import has_part
+from models.plugins.parts import Part
 from models.tasks.image_classification import ImageClassification
 from models.tasks.metrics import Counts
 from models.tasks.next_character import NextCharacter
 from models.tasks.next_word import NextWord
+from models.tasks.plugin_task import plugin_task
 from models.tasks.sequence import Sequences
 from models.tasks.speech import Speech
 from models.tasks.vocoding import Vocoding
@@ -80,7 +83,15 @@ TASKS: dict[str, Task[Any, Any]] = {
 
 
 def task_named(name: str) -> Task[Any, Any]:
-    """Return the task that a plan names, or raise ``ValueError``."""
-    if name not in TASKS:
-        raise ValueError(f"task must be one of {sorted(TASKS)}, got {name!r}")
-    return TASKS[name]
+    """Return the task that a plan names, or raise ``ValueError``.
+
+    Raises:
+        PluginError: If it is a plugin's and is broken.
+    """
+    if name in TASKS:
+        return TASKS[name]
+    if has_part(Part.TASKS, name):
+        return plugin_task(name)
+    raise ValueError(
+        f"task must be one of {sorted(TASKS)}, got {name!r}; a task of a plugin needs it in plugins"
+    )

@@ -15,10 +15,17 @@ References:
 """
 
 import math
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import msgspec
+
+from models.plugins.parts import Part
+from models.settings.plugin import own_settings
 from privacy.clipping.rule_settings import Grouping, check_attention_strength
 from server.aggregation.rule_settings import RuleSettings
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LOOK_BACK = 9
 """Rounds back to the oldest of the ten newest releases, which a coordinator keeps by default."""
@@ -184,12 +191,62 @@ class TrimmedAttentiveSettings(
         return LOOK_BACK if self.trim_by == "history" else 0
 
 
+class RulePart(Protocol):
+    """A plugin's struct of settings in ``sotto.aggregation``; it imports torch nowhere."""
+
+    @property
+    def least_cohort(self) -> int:
+        """Return the fewest updates that the rule works with, at least 1."""
+        ...
+
+    def tolerated(self, cohort_size: int) -> int:
+        """Return how many bad updates among so many do no lasting harm; 0 promises nothing."""
+        ...
+
+    def reduce_rows(self, rows: "Tensor") -> "Tensor":
+        """Return one value for each column, ``(columns,)``, of ``(cohort, columns)``; float32.
+
+        Called for one part of the columns after another, so no column may depend on another.
+        """
+        ...
+
+
+class PluginRule(RuleSettings, frozen=True, kw_only=True, tag="plugin"):
+    """A rule that a plugin has in ``sotto.aggregation``: each coordinate is reduced by itself.
+
+    Cost: as the median, with the plugin's own arithmetic in place of the sort.
+
+    Attributes:
+        name: The rule's name in the plugin.
+        settings: Its settings, as the plugin's own struct has them.
+    """
+
+    name: str
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def own(self) -> RulePart:
+        """Return the settings as the plugin's own struct; PluginError if they are not."""
+        settings: RulePart = own_settings(Part.AGGREGATION, self.name, self.settings)
+        return settings
+
+    @property
+    def least_cohort(self) -> int:
+        """Return the fewest updates that the rule works with."""
+        return self.own.least_cohort
+
+    def tolerated(self, cohort_size: int) -> int:
+        """Return how many bad updates among so many do no lasting harm."""
+        return self.own.tolerated(cohort_size)
+
+
 RobustSettings = (
     MedianSettings
     | TrimmedMeanSettings
     | KrumSettings
     | GeometricMedianSettings
     | TrimmedAttentiveSettings
+    | PluginRule
 )
 
 

@@ -6,10 +6,12 @@ from typing import ClassVar
 
 import msgspec
 
+from models.plugins.names import PluginError
 from privacy.foundation.bounded_files import LARGEST_SETTINGS_BYTES, read_bounded
 from privacy.foundation.strict_decoding import decoded
 from privacy.foundation.strict_toml import TomlError, parse_toml
 from server.config.personalisation_rules import check_deployable
+from server.config.plugin_rules import load_named
 from server.config.rules import RULES
 from server.config.settings import FederationSettings
 from server.config.shipped_starts import rooted_start
@@ -59,10 +61,12 @@ def parse_config(text: str, source: str) -> FederationConfig:
         ConfigError: If the text is no TOML or its settings cannot be used.
     """
     try:
-        config = decoded(parse_toml(text), FederationConfig)
+        tables = parse_toml(text)
+        load_named(tables)
+        config = decoded(tables, FederationConfig)
     except TomlError as error:
         raise ConfigError(f"{source} is no TOML: {error}") from None
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, PluginError) as error:
         raise ConfigError(f"{source}: {error}") from None
     try:
         check_deployable(config.personalisation)

@@ -3,6 +3,7 @@
 import msgspec
 
 from models.plan.plan import FITS, Plan, PlanKind, VocabularySettings
+from models.plan.plugins import needed_plugins
 from models.plan.stages import plan_of_round
 from models.settings.hypernetwork import EmbeddingFitSettings
 from models.settings.weighing import AttentiveWeights, EqualWeights, ExampleWeights, Weighing
@@ -41,6 +42,7 @@ def make_plan(
     if size is None:
         raise ValueError("cohort_size must be given when a drawn cohort has a participation_rate")
     growth = config.growth
+    plugins = needed_plugins(config.model, config.task, config.personalisation)
     whole = Plan(
         run=run,
         kind=kind,
@@ -65,6 +67,7 @@ def make_plan(
             if isinstance(config.privacy, MaskedNoise)
             else msgspec.UNSET
         ),
+        plugins=plugins or msgspec.UNSET,
     )
     return plan_of_round(whole, round_number)
 

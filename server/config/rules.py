@@ -21,6 +21,7 @@ from server.config.fitting import check_fitting
 from server.config.guarantee_rules import check_guarantee
 from server.config.masked_rules import check_masked_sums
 from server.config.personalisation_rules import check_personalisation
+from server.config.plugin_rules import check_named_plugins
 from server.config.robust_rules import check_look_back, check_robust
 from server.config.settings import FederationSettings
 
@@ -168,6 +169,7 @@ def _check_helper(config: FederationSettings) -> None:
 
 
 RULES: tuple[Rule, ...] = (
+    check_named_plugins,
     _check_seed,
     lambda config: config.privacy.tensor_clips(len(config.schema.with_roles(*SENT).tensors)),
     _check_compression,

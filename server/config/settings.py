@@ -33,6 +33,9 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """Everything that a federation's operator decides.
 
     Attributes:
+        plugins: Packages with models, tasks, rules or methods of their own that this process loads,
+            each with its version, such as ``spam-filter==1.0.0``. ``family``, ``rule`` or
+            ``method = "plugin"`` asks for a part of one, by its ``name``.
         seed: Seed of the run's initial parameters and of the order of local data, nothing secret.
         task: Name in the task registry.
         model: The whole model, as after the last stage of growth; ``family`` picks the kind.
@@ -53,6 +56,7 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         helper: The second party of masked sums; a coordinator of mode ``masked`` needs it.
     """
 
+    plugins: tuple[str, ...] = ()
     seed: int
     task: str = "next_word"
     model: ModelSettings

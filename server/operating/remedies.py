@@ -10,9 +10,11 @@ _OF_ONE = {
     "certificate_unusable": "renew the coordinator's certificates, or look at the devices' clocks",
     "data_unusable": "their owners look at `sotto-client doctor --data PATH`",
     "disk": "their owners make room",
+    "floor_plugin": "their owners install the plan's plugin and name it in floor.toml (plugins)",
     "helper_certificate": "`sotto-helper renew`, then `sotto-server admit-helper`",
     "out_of_memory": "a smaller model, batch_size or bptt_steps",
     "plan_not_signed": "are these devices of this federation? They may need to enrol again",
+    "plugin_unusable": "install the plan's plugin anew on these devices, in its very version",
 }
 _OF_FLOORS = (
     "the plan asks for more than their owners allow: weaken it, or ask owners to change floor.toml"
@@ -22,4 +24,4 @@ _OTHER = "their logs and `sotto-client doctor` say more"
 
 def remedy(code: str) -> str:
     """Return what to do about a refusal, in words."""
-    return _OF_FLOORS if code.startswith("floor_") else _OF_ONE.get(code, _OTHER)
+    return _OF_ONE.get(code, _OF_FLOORS if code.startswith("floor_") else _OTHER)

@@ -2,6 +2,7 @@
 
 import time
 
+from models.settings.plugin import PluginModel
 from protos import federation_pb2 as pb
 from protos.refusals import RefusalCode
 from protos.version import PLAN_VERSION, version_mismatch
@@ -54,8 +55,10 @@ def _check_clock(theirs: float, ours: float) -> None:
 
 
 def _check_family(allowed: list[str], config: FederationConfig) -> None:
-    family = type(config.model).__struct_config__.tag
-    if allowed and family not in allowed:
+    family = config.model.family_name
+    # Floors name plugins, not their families: such a device refuses the plan, and says the remedy.
+    of_plugin = isinstance(config.model, PluginModel)
+    if allowed and not of_plugin and family not in allowed:
         raise RefusedError(
             RefusalCode.MODEL_FAMILY,
             f"the federation trains {family}, and this device's floor allows only "

@@ -6,6 +6,9 @@ from typing import Literal
 
 import msgspec
 
+from models.plugins.loaded import has_part
+from models.plugins.parts import Part
+
 Partition = Literal[
     "iid",
     "dirichlet",
@@ -30,6 +33,7 @@ PARTITIONS_OF_TASK: Mapping[str, frozenset[Partition]] = {
 }
 """How the examples of each task can be dealt; a task that is not here has no data sets."""
 
+_OF_PLUGIN: frozenset[Partition] = frozenset({"users"})
 _TASKS_OF_CLIPS = ("speech", "vocoder")
 _WITH_CONCENTRATION = ("dirichlet", "dirichlet-labels", "pachinko")
 
@@ -130,13 +134,15 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Raises:
             ValueError: If they cannot, or no data set is known for the task.
         """
-        if task not in PARTITIONS_OF_TASK:
+        of_plugin = _OF_PLUGIN if has_part(Part.TASKS, task) else None
+        partitions = PARTITIONS_OF_TASK.get(task, of_plugin)
+        if partitions is None:
             raise ValueError(
                 f"task must be one of {', '.join(PARTITIONS_OF_TASK)} in a simulation, got {task!r}"
             )
-        if self.partition not in PARTITIONS_OF_TASK[task]:
+        if self.partition not in partitions:
             raise ValueError(
-                f"data.partition must be one of {', '.join(sorted(PARTITIONS_OF_TASK[task]))} for "
+                f"data.partition must be one of {', '.join(sorted(partitions))} for "
                 f'task "{task}", got "{self.partition}"'
             )
         for name in ("clips_per_speaker", "held_out_clips"):

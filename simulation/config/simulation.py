@@ -15,10 +15,14 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from models.plugins.loaded import has_part
+from models.plugins.names import PluginError
+from models.plugins.parts import Part
 from models.vector.schema import RELEASED
 from privacy.foundation.strict_decoding import decoded
 from privacy.foundation.strict_toml import TomlError, parse_toml
 from server.config.federation import ConfigError, FederationConfig, settings_text
+from server.config.plugin_rules import load_named
 from server.config.rules import RULES, check_public_text
 from simulation.config.attack import AttackSettings, check_attack
 from simulation.config.data import DataSettings
@@ -67,10 +71,14 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
             check_attack(self.attack, self.task, self.aggregation, size, privacy=self.privacy)
         self._check_measures()
 
+    @property
+    def _tests_are_own(self) -> bool:
+        return self.task in _TASKS_WITH_OWN_TESTS or has_part(Part.TASKS, self.task)
+
     def _check_measures(self) -> None:
         """Check that the final measurements are possible with this method, split and task."""
         data, method = self.data, self.personalisation.method
-        is_own = data.split == "by-user-time" or self.task in _TASKS_WITH_OWN_TESTS
+        is_own = data.split == "by-user-time" or self._tests_are_own
         is_whole = len(self.schema.with_roles(*RELEASED).tensors) == len(self.schema.tensors)
         if data.keystrokes and not is_own and not is_whole:
             raise ValueError(
@@ -82,7 +90,8 @@ class SimulationConfig(FederationConfig, frozen=True, kw_only=True, forbid_unkno
                 'attack.kind = "backdoor" is measured in the released model, and with method '
                 f'"{method}" that is no whole one; use another method or kind'
             )
-        holds_text_out = data.split == "by-user-time" or self.task == "next_character"
+        is_cut = self.task == "next_character" or has_part(Part.TASKS, self.task)
+        holds_text_out = data.split == "by-user-time" or is_cut
         if self.evaluation.kind == "devices" and not holds_text_out:
             raise ValueError(
                 'evaluation.kind = "devices" scores clients on text that they hold out themselves; '
@@ -143,8 +152,9 @@ def config_from(tables: Mapping[str, Any], source: str) -> SimulationConfig:
             "[data], or --set data.dataset=folder with --data FOLDER"
         )
     try:
+        load_named(tables)
         return decoded(tables, SimulationConfig)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, PluginError) as error:
         raise ConfigError(f"{source}: {error}") from None
 
 

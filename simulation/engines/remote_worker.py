@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge_client.descent.compute import prepare_compute
-from models.plan.plan import decode_plan
 from simulation.engines.errands import Incoming, Outgoing, Report, incoming, unpacked
 from simulation.engines.scratch import node_scratch
 from simulation.population.examples import ExampleArrays, SharedExamples
 from simulation.workers.jobs import Answer, Job, Setting, TrainerFactory
-from simulation.workers.process import Worker
+from simulation.workers.process import Worker, plan_of_run
 from simulation.workers.shared_buffers import own_tensors
 
 Floats = NDArray[np.float32]
@@ -34,7 +33,7 @@ class RemoteWorker:
 
     def use(self, plan_bytes: bytes, buffers: int) -> None:
         """Work by a plan from now on, with memory for so many jobs an errand."""
-        plan = decode_plan(plan_bytes)
+        plan = plan_of_run(plan_bytes)
         prepare_compute(self._device, threads=1, model=plan.model)
         self._tensors = own_tensors(plan, buffers)
         setting = Setting(plan_bytes, self._tensors, self._examples, self._trainer, self._device)

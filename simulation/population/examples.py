@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.tasks.image_classification import LabelledImages
+from models.tasks.rows import Rows
 from models.tasks.sequence import SequencePairs
 from models.tasks.speech_examples import SpeechExamples
 
-Examples = Tensor | LabelledImages | SequencePairs | SpeechExamples
+Examples = Tensor | LabelledImages | SequencePairs | SpeechExamples | Rows
 """One person's examples: a stream of words or characters, int64 of shape ``(time,)``, segments of
-sound, float32 of shape ``(segments, samples)``, images, pairs of sequences, or clips. A new kind is
-named here and taken apart in `_tensors` and `_together`."""
+sound, float32 of shape ``(segments, samples)``, images, pairs of sequences, clips, or a plugin's
+rows. A new kind is named here and taken apart in `_tensors` and `_together`."""
 
 
 class ExampleArrays(NamedTuple):
@@ -101,13 +102,19 @@ def _tensors(examples: Examples) -> tuple[Tensor, ...]:
             return examples.sources, examples.targets
         case SpeechExamples():
             return examples.frames, examples.symbols, examples.lengths
+        case Rows():
+            return examples.tensors
         case _:
             return (examples,)
 
 
 def _together(kind: type[Examples], tensors: list[Tensor]) -> Examples:
     """Undo ``_tensors``: a stream is one tensor, anything else is made of its own."""
-    return tensors[0] if kind is Tensor else kind(*tensors)
+    match kind:
+        case type() if issubclass(kind, Rows):
+            return Rows(tuple(tensors))
+        case _:
+            return tensors[0] if kind is Tensor else kind(*tensors)
 
 
 def _check_alike(tensors: tuple[Tensor, ...]) -> None:

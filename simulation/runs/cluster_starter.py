@@ -19,7 +19,7 @@ from simulation.figures.progress import Quiet, Reporter, RunStoppedError, Show, 
 from simulation.population.partition_record import keep_partition
 from simulation.population.population import Population
 from simulation.runs.checkpoint import FINAL_FILE
-from simulation.runs.distant_run import Begun, Outcome, Parcel, RoundTold, make_distant_run
+from simulation.runs.distant_run import Begun, Outcome, Parcel, Plugins, RoundTold, make_distant_run
 from simulation.runs.travelling import Sender, alone, fold_store, put
 from simulation.runs.whole_run import LocalStarter, Started, WholeRun
 from simulation.workers.engine import WorkerError
@@ -112,7 +112,12 @@ class ClusterStarter:
         run = job.run
         fold_store(run.folder)
         parcel = Parcel(
-            run.config, run.tables, run.options, str(run.folder), Sender(run.folder).changes()
+            Plugins(run.config.plugins),
+            run.config,
+            run.tables,
+            run.options,
+            str(run.folder),
+            Sender(run.folder).changes(),
         )
         job.key = self._tasks.begin(make_distant_run, parcel, job.population, job.start)
         self._under_way[job.key] = job

@@ -8,13 +8,14 @@ is shown to anybody: what was released is never released again with other noise.
 import pickle
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from models.plugins.loaded import load_plugins
 from simulation.config.simulation import SimulationConfig
 from simulation.engines.node_tasks import Say
 from simulation.engines.scratch import node_scratch
@@ -49,14 +50,27 @@ class Outcome(NamedTuple):
     changes: Changes | None
 
 
+class Plugins:
+    """The plugins that a run's own file names, loaded wherever this is unpickled."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        """Load them."""
+        self._names = tuple(map(str, load_plugins(names)))
+
+    def __reduce__(self) -> tuple[type["Plugins"], tuple[tuple[str, ...]]]:
+        return Plugins, (self._names,)
+
+
 class Parcel(NamedTuple):
     """What a node gets of a run, beside its population and the release that it starts from.
 
     Attributes:
+        plugins: First, since the settings are checked as they are unpickled, by those plugins.
         folder: The run's folder where it is at home, for errors to name.
         content: What lies in it.
     """
 
+    plugins: Plugins
     config: SimulationConfig
     tables: Mapping[str, Any]  # TOML values.
     options: RunOptions

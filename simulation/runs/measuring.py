@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from models.plan.plan import Plan, plan_schema, released_schema
 from models.tasks.keystrokes import KeystrokeCounts
 from models.tasks.metrics import Counts
+from models.tasks.plugin_task import figures_of_plugin
 from simulation.figures.client_figures import client_figures, keystroke_figures
 from simulation.figures.metrics import Value
 from simulation.figures.speech_figures import speech_figures, split_figures
@@ -47,7 +48,9 @@ class Measures:
             return split_figures(split, counts)
         if self._plan.task == _VOCODER:
             return vocoder_split_figures(split, counts)
-        figures = counts.figures(of_words=self._has_words)
+        figures = counts.figures(of_words=self._has_words) | figures_of_plugin(
+            self._plan.task, counts
+        )
         return {f"{split}_{name}": value for name, value in figures.items()}
 
     def clients(

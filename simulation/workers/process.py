@@ -23,6 +23,8 @@ from edge_client.training.users_scoring import evaluate_users
 from models.networks.role_vectors import put_part
 from models.plan.onlookers import hides_from_coordinator
 from models.plan.plan import Plan, decode_plan, download_schema, released_schema
+from models.plan.plugins import plugins_in
+from models.plugins.loaded import load_plugins
 from models.vector.schema import Role
 from privacy.clipping.clip import UnusableUpdateError
 from simulation.workers.batched_training import BatchedTrainer, ClientWork
@@ -34,12 +36,24 @@ def serve(connection: Connection, setting: Setting) -> None:
     """Answer groups of jobs until told to stop or the parent is gone."""
     # The parent decides what an interrupt means; a worker ends with its pipe.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    plan = decode_plan(setting.plan)
+    plan = plan_of_run(setting.plan)
     prepare_compute(setting.device, threads=1, model=plan.model)
     worker = Worker(plan, setting)
     with suppress(EOFError, OSError):
         while (jobs := connection.recv()) is not None:
             connection.send(worker.answers(jobs))
+
+
+def plan_of_run(encoded: bytes) -> Plan:
+    """Decode the plan of the run that this process belongs to, with the plugins that it names.
+
+    The run's own file named them. A device never does this: its floor does.
+
+    Raises:
+        PluginError: If one cannot be loaded here.
+    """
+    load_plugins([str(name) for name in plugins_in(encoded)])
+    return decode_plan(encoded)
 
 
 class Worker:

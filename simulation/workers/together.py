@@ -6,6 +6,7 @@ from edge_client.personalisation.registry import build_client_half
 from models.plan.plan import Plan
 from models.settings.image import ConvNetSettings, VitSettings
 from models.settings.model import ModelSettings
+from models.settings.plugin import PluginModel
 
 
 class TogetherError(ValueError):
@@ -28,6 +29,8 @@ def _reason_against(plan: Plan) -> str | None:
 
 
 def _reason_in_model(model: ModelSettings) -> str | None:
+    if isinstance(model, PluginModel):
+        return f'model "{model.name}" is a plugin\'s, whose operations nobody here knows'
     if not isinstance(model, VitSettings | ConvNetSettings):
         return (
             f'model.family "{model.__struct_config__.tag}" reads text of any length from state to '

@@ -14,6 +14,7 @@ from server.config.federation import FederationConfig
 from server.config.plans import make_plan
 from simulation.config.data import DataSettings
 from simulation.config.simulation import SimulationConfig
+from simulation.population.examples import Examples
 from simulation.rounds.federation import Federation
 from simulation.workers.jobs import Trained
 from simulation.workers.pool import Generate, WorkerPool
@@ -26,7 +27,7 @@ def _nobody(_client_name: str) -> None:
 class OneProcess(WorkerPool):
     """Train clients in this process, one by one: starting others would cost more than these do."""
 
-    def __init__(self, plan: Plan, examples: Mapping[str, Tensor]) -> None:
+    def __init__(self, plan: Plan, examples: Mapping[str, Examples]) -> None:
         """Hold the clients' examples; no process is started."""
         self._trainer = LocalTrainer(plan, seeded=True)
         self._streams = examples
@@ -86,7 +87,7 @@ def simulated_models(config: FederationConfig, texts: list[Path], rounds: int) -
         f"device-{number:04d}": training_examples(text, words)
         for number, text in enumerate(texts, start=1)
     }
-    federation = Federation(_as_simulation(config), plan, list(streams), OneProcess(plan, streams))
+    federation = Federation(as_simulation(config), plan, list(streams), OneProcess(plan, streams))
     models = []
     for _ in range(rounds):
         federation.run_round()
@@ -94,7 +95,8 @@ def simulated_models(config: FederationConfig, texts: list[Path], rounds: int) -
     return models
 
 
-def _as_simulation(config: FederationConfig) -> SimulationConfig:
+def as_simulation(config: FederationConfig) -> SimulationConfig:
+    """Return a federation's settings as a simulation's."""
     settings = {name: getattr(config, name) for name in config.__struct_fields__}
     # Whose text it is stands here for form's sake: the clients are given.
     return SimulationConfig(**settings, data=DataSettings(dataset="manual", partition="users"))

@@ -22,12 +22,14 @@ from server.aggregation.robust.coordinate_wise import (
     coordinate_median,
     trimmed_mean,
 )
+from server.aggregation.robust.plugin_rule import reduced_by_plugin
 from server.aggregation.robust.reduction import Reduction
 from server.aggregation.robust.trimmed_attentive import TrimmedAttentive
 from server.aggregation.robust_settings import (
     GeometricMedianSettings,
     KrumSettings,
     MedianSettings,
+    PluginRule,
     RobustSettings,
     TrimmedAttentiveSettings,
     TrimmedMeanSettings,
@@ -70,6 +72,8 @@ def _reduction(
             weigh: Weigh = partial(krum_weights, attackers=attackers, kept=kept)
         case GeometricMedianSettings(smoothing=smoothing, iterations=iterations):
             weigh = partial(geometric_median_weights, smoothing=smoothing, iterations=iterations)
+        case PluginRule():
+            return CoordinateWise(partial(reduced_by_plugin, settings))
         case _:
             assert_never(settings)
     return Surveyed(expected.schema, weigh)

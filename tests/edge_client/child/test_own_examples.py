@@ -17,6 +17,7 @@ from models.settings.image import VitSettings
 from models.settings.model import ModelSettings
 from models.settings.seq2seq import Seq2SeqSettings
 from models.tasks.image_classification import LabelledImages
+from models.tasks.rows import Rows
 from models.tasks.speech_examples import SpeechExamples
 from models.text.alphabet import ALPHABET
 from tests.edge_client.stand_ins import shipped_plan
@@ -34,7 +35,7 @@ def read(plan: Plan, data: Path, limits: TextSettings | None = None) -> OwnExamp
     return examples_reader(plan, data)(data, limits or TextSettings(), 0.0)
 
 
-def characters(examples: Tensor | LabelledImages | SpeechExamples) -> str:
+def characters(examples: Tensor | LabelledImages | SpeechExamples | Rows) -> str:
     assert isinstance(examples, Tensor)
     assert examples.dtype is torch.int64
     return "".join(ALPHABET[number] for number in examples.tolist())
