@@ -8,15 +8,17 @@ whoever names one trusts it.
 
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from models.plugins.names import PluginError, PluginName, listed, plugin_names
 from models.plugins.parts import BASE_OF, TAKEN, WITHOUT_TORCH, Part
 
-_Entries = Mapping[tuple[Part, str], metadata.EntryPoint]
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_Entries = Mapping[tuple[Part, str], "EntryPoint"]
 
 _LOADED: dict[PluginName, _Entries] = {}
 
@@ -94,8 +96,11 @@ def check_loaded(plugins: Sequence[PluginName]) -> None:
             )
 
 
-def _entries_of(name: PluginName) -> dict[tuple[Part, str], metadata.EntryPoint]:
+def _entries_of(name: PluginName) -> dict[tuple[Part, str], "EntryPoint"]:
     """Return an installed package's entry points in sotto's groups; nothing is imported."""
+    # What reads packages takes 3 MB, and few devices have a plugin.
+    from importlib import metadata
+
     try:
         package = metadata.distribution(name.name)
     except metadata.PackageNotFoundError:
@@ -108,7 +113,7 @@ def _entries_of(name: PluginName) -> dict[tuple[Part, str], metadata.EntryPoint]
             f"plugin {name.name} must be of version {name.version}, {package.version} is "
             f"installed; install {name}, or change the version in plugins"
         )
-    entries: dict[tuple[Part, str], metadata.EntryPoint] = {}
+    entries: dict[tuple[Part, str], EntryPoint] = {}
     for entry in package.entry_points:
         if entry.group in set(Part):
             key = (Part(entry.group), entry.name)
@@ -153,7 +158,7 @@ def _check_names(name: PluginName, entries: _Entries) -> None:
             )
 
 
-def _imported(name: PluginName, entry: metadata.EntryPoint) -> Any:  # Any: as of ``part_of``.
+def _imported(name: PluginName, entry: "EntryPoint") -> Any:  # Any: as of ``part_of``.
     had_torch = "torch" in sys.modules
     try:
         found = entry.load()
