@@ -11,13 +11,10 @@ References:
         arXiv:1608.03983: the cosine, once and without a restart.
 """
 
-import io
 import math
-import pickle
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import torch
@@ -33,7 +30,7 @@ from models.settings.model import GruLmSettings, schema_of
 from models.tasks.next_word import LEAST_TOKENS, NextWord
 from models.tasks.text_streams import PADDING, Window
 from models.vector.seeds import client_seed
-from privacy.foundation.atomic_files import READABLE, write_atomically
+from simulation.starting.checkpoints import keep, kept
 from simulation.starting.sampled_loss import sampled_cross_entropy
 from simulation.starting.texts import Corpus
 
@@ -60,10 +57,6 @@ _NAME = "start"
 
 OnStep = Callable[[int, float], None]
 """Told of every step, from 1, and of its loss in nats a token."""
-
-
-class StoppedStartError(ValueError):
-    """Raised when what a folder holds cannot be gone on with; the text says why."""
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -162,20 +155,13 @@ class _Training:
                 on_step(self._done, float(loss.detach()))
 
     def restore(self, checkpoint: Path) -> None:
-        try:
-            kept: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)
-            self.network.load_state_dict(kept["network"])
-            self._optimiser.load_state_dict(kept["optimiser"])
-            self._dropout.set_state(kept["dropout"])
-            self._done, self._carried = int(kept["done"]), kept["carried"]
+        with kept(checkpoint) as parts:
+            self.network.load_state_dict(parts["network"])
+            self._optimiser.load_state_dict(parts["optimiser"])
+            self._dropout.set_state(parts["dropout"])
+            self._done, self._carried = int(parts["done"]), parts["carried"]
             if self._carried is not None:
                 self._carried = self._carried.to(self._device)
-        # Whatever torch meets in bytes that it did not write.
-        except (OSError, EOFError, KeyError, RuntimeError, ValueError, pickle.PickleError) as error:
-            raise StoppedStartError(
-                f"{checkpoint} cannot be gone on with ({type(error).__name__}); remove it to learn "
-                "from the beginning"
-            ) from None
 
     def _loss(self, window: Window) -> Tensor:
         state = None if window.starts_text else self._carried
@@ -204,18 +190,14 @@ class _Training:
         self._done += 1
 
     def _keep(self, checkpoint: Path) -> None:
-        content = io.BytesIO()
-        torch.save(
-            {
-                "network": self.network.state_dict(),
-                "optimiser": self._optimiser.state_dict(),
-                "dropout": self._dropout.get_state(),
-                "done": self._done,
-                "carried": self._carried,
-            },
-            content,
-        )
-        write_atomically(checkpoint, content.getbuffer(), mode=READABLE)
+        parts = {
+            "network": self.network.state_dict(),
+            "optimiser": self._optimiser.state_dict(),
+            "dropout": self._dropout.get_state(),
+            "done": self._done,
+            "carried": self._carried,
+        }
+        keep(checkpoint, parts)
 
     def _generator(
         self, number: int, purpose: str, device: torch.device | None = None

@@ -10,11 +10,9 @@ processor, the same clips and seed give the same bits, in one go or with interru
 graphics processor.
 """
 
-import io
-import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import torch
@@ -35,8 +33,7 @@ from models.tasks.speech import Speech
 from models.tasks.speech_examples import SpeechBatch
 from models.vector.schema import Schema
 from models.vector.seeds import client_seed
-from privacy.foundation.atomic_files import READABLE, write_atomically
-from simulation.starting.training import StoppedStartError
+from simulation.starting.checkpoints import keep, kept
 from simulation.starting.voice_clips import VoiceClips
 
 _VECTOR = "speaker.vector"
@@ -213,33 +210,22 @@ class _Training:
         )
 
     def restore(self, checkpoint: Path) -> None:
-        try:
-            kept: dict[str, Any] = torch.load(checkpoint, map_location="cpu", weights_only=True)
-            self._network.load_state_dict(kept["network"])
-            self._optimiser.load_state(kept["optimiser"])
-            self._vectors.data.copy_(kept["vectors"])
-            self._of_vectors.load_state_dict(kept["of_vectors"])
-            self._done = int(kept["done"])
-        # Whatever torch meets in bytes that it did not write.
-        except (OSError, EOFError, KeyError, RuntimeError, ValueError, pickle.PickleError) as error:
-            raise StoppedStartError(
-                f"{checkpoint} cannot be gone on with ({type(error).__name__}); remove it to learn "
-                "from the beginning"
-            ) from None
+        with kept(checkpoint) as parts:
+            self._network.load_state_dict(parts["network"])
+            self._optimiser.load_state(parts["optimiser"])
+            self._vectors.data.copy_(parts["vectors"])
+            self._of_vectors.load_state_dict(parts["of_vectors"])
+            self._done = int(parts["done"])
 
     def _keep(self, checkpoint: Path) -> None:
-        content = io.BytesIO()
-        torch.save(
-            {
-                "network": self._network.state_dict(),
-                "optimiser": self._optimiser.state(),
-                "vectors": self._vectors.data,
-                "of_vectors": self._of_vectors.state_dict(),
-                "done": self._done,
-            },
-            content,
-        )
-        write_atomically(checkpoint, content.getbuffer(), mode=READABLE)
+        parts = {
+            "network": self._network.state_dict(),
+            "optimiser": self._optimiser.state(),
+            "vectors": self._vectors.data,
+            "of_vectors": self._of_vectors.state_dict(),
+            "done": self._done,
+        }
+        keep(checkpoint, parts)
 
     def _generator(
         self, number: int, purpose: str, device: torch.device | None = None

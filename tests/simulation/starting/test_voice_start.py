@@ -27,7 +27,7 @@ from server.config.plans import make_plan
 from server.releases.starting_model import starting_parameters
 from simulation.cli import main
 from simulation.config.simulation import config_from
-from simulation.starting.training import StoppedStartError
+from simulation.starting.checkpoints import StoppedStartError
 from simulation.starting.voice_clips import VoiceClips
 from simulation.starting.voice_training import (
     LearntVoices,
