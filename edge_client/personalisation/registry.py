@@ -25,7 +25,7 @@ from models.settings.personalisation import (
     PFedMeSettings,
     PluginMethod,
 )
-from models.settings.plugin import broken_part
+from models.settings.plugin import plugin_speaks
 
 
 def build_client_half(settings: PersonalisationSettings) -> ClientHalf:
@@ -62,10 +62,8 @@ def build_client_half(settings: PersonalisationSettings) -> ClientHalf:
 
 def _half_of_plugin(settings: PluginMethod) -> ClientHalf:
     make, own = part_of(Part.CLIENT_HALVES, settings.name), settings.own
-    try:
+    with plugin_speaks(Part.CLIENT_HALVES, settings.name):
         half = make(own)
-    except Exception as error:
-        raise broken_part(Part.CLIENT_HALVES, settings.name, error) from error
     if not isinstance(half, ClientHalf):
         raise PluginError(
             f"{settings.name} of {Part.CLIENT_HALVES} must make a ClientHalf of "

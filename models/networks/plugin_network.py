@@ -6,7 +6,7 @@ from torch import nn
 from models.plugins.loaded import part_of
 from models.plugins.names import PluginError
 from models.plugins.parts import Part
-from models.settings.plugin import PluginModel, broken_part
+from models.settings.plugin import PluginModel, plugin_speaks
 
 
 class PluginNetwork(nn.Module):
@@ -28,10 +28,8 @@ def plugin_network(settings: PluginModel) -> PluginNetwork:
         PluginError: If the plugin makes none, or one of other tensors than its schema.
     """
     make, own = part_of(Part.NETWORKS, settings.name), settings.own
-    try:
+    with plugin_speaks(Part.NETWORKS, settings.name):
         network = make(own)
-    except Exception as error:
-        raise broken_part(Part.NETWORKS, settings.name, error) from error
     if not isinstance(network, PluginNetwork):
         raise PluginError(
             f"{settings.name} of {Part.NETWORKS} must make a PluginNetwork, got "

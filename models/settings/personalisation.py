@@ -25,7 +25,7 @@ from models.plugins.parts import Part
 from models.settings.bounds import check_at_least, check_positive
 from models.settings.gaussian_process import GaussianProcessSettings
 from models.settings.hypernetwork import HypernetworkSettings
-from models.settings.plugin import MethodPart, broken_part, own_settings
+from models.settings.plugin import MethodPart, own_settings, plugin_speaks
 from models.vector.schema import Schema
 
 
@@ -241,11 +241,8 @@ class PluginMethod(_Method, frozen=True, kw_only=True, tag="plugin"):
             PluginError: If the plugin is broken, or names tensors that the model does not have.
         """
         own = self.own
-        try:
+        with plugin_speaks(Part.PERSONALISATION, self.name):
             names = tuple(own.personal_names(schema))
-        # Somebody else's code: one line must tell of it.
-        except Exception as error:
-            raise broken_part(Part.PERSONALISATION, self.name, error) from error
         foreign = [name for name in names if name not in schema.slices]
         if foreign:
             raise PluginError(

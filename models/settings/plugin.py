@@ -4,7 +4,8 @@ The table stays as it was written until the plugin is asked, so a file or a plan
 before anybody looks at which plugins it names. No torch.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import msgspec
@@ -77,11 +78,8 @@ class PluginModel(Family, frozen=True, kw_only=True, tag="plugin"):
             PluginError: If no loaded plugin has the family, or what it has is broken.
         """
         own = self.own
-        try:
+        with plugin_speaks(Part.MODELS, self.name):
             schema = own.schema()
-        # Somebody else's code, with numbers that a coordinator chose: one line must tell of it.
-        except Exception as error:
-            raise broken_part(Part.MODELS, self.name, error) from error
         if not isinstance(schema, Schema) or any(
             spec.role is not Role.SHARED for spec in schema.tensors
         ):
@@ -90,6 +88,16 @@ class PluginModel(Family, frozen=True, kw_only=True, tag="plugin"):
                 f"{type(schema).__name__}"
             )
         return schema
+
+
+@contextmanager
+def plugin_speaks(part: Part, name: str) -> Iterator[None]:
+    """Run a plugin's own code: whatever it raises becomes a PluginError of one line."""
+    try:
+        yield
+    # Somebody else's code, perhaps with numbers that a coordinator chose.
+    except Exception as error:
+        raise broken_part(part, name, error) from error
 
 
 def broken_part(part: Part, name: str, error: Exception) -> PluginError:

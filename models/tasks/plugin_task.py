@@ -12,7 +12,7 @@ from models.plugins.loaded import has_part, part_of, provider_of
 from models.plugins.names import PluginError
 from models.plugins.parts import Part
 from models.settings.model import ModelSettings
-from models.settings.plugin import ModelPart, PluginModel, broken_part
+from models.settings.plugin import ModelPart, PluginModel, plugin_speaks
 from models.tasks.metrics import Counts
 from models.tasks.rows import Rows
 
@@ -89,10 +89,8 @@ def figures_of_plugin(task: str, counts: Counts) -> dict[str, float]:
     """
     if not has_part(Part.TASKS, task):
         return {}
-    try:
+    with plugin_speaks(Part.TASKS, task):
         return {name: float(value) for name, value in plugin_task(task).figures(counts).items()}
-    except Exception as error:
-        raise broken_part(Part.TASKS, task, error) from error
 
 
 def own_model(settings: ModelSettings, task: str) -> ModelPart:

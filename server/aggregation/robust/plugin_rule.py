@@ -5,7 +5,7 @@ from torch import Tensor
 
 from models.plugins.names import PluginError
 from models.plugins.parts import Part
-from models.settings.plugin import broken_part
+from models.settings.plugin import plugin_speaks
 from server.aggregation.robust_settings import PluginRule
 
 
@@ -16,11 +16,8 @@ def reduced_by_plugin(settings: PluginRule, rows: Tensor) -> Tensor:
         PluginError: If the plugin raises, or returns anything but finite float32, ``(columns,)``.
     """
     own = settings.own
-    try:
+    with plugin_speaks(Part.AGGREGATION, settings.name):
         reduced = own.reduce_rows(rows)
-    # Somebody else's code: one line must tell of it.
-    except Exception as error:
-        raise broken_part(Part.AGGREGATION, settings.name, error) from error
     is_update = isinstance(reduced, Tensor) and reduced.dtype is torch.float32
     if not is_update or reduced.shape != rows.shape[1:] or not bool(reduced.isfinite().all()):
         raise PluginError(
