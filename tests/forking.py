@@ -6,14 +6,16 @@ training process or a server of keyboards two hundred times. The commands themse
 """
 
 import asyncio
+import errno
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import forkserver
+from multiprocessing import forkserver, reduction
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import DupFd
 from pathlib import Path
@@ -36,6 +38,24 @@ CONTEXT.set_forkserver_preload(
         __name__,
     ]
 )
+
+
+_receive_descriptors = reduction.recvfds
+
+
+def _receive_or_pass_over(connection: socket.socket, size: int) -> list[int]:
+    """Receive a client's descriptors, and pass over one killed before it sent them.
+
+    The server would end of the ``EOFError``, and with it every later test of its worker; it goes on
+    after a connection that was given up.
+    """
+    try:
+        return _receive_descriptors(connection, size)
+    except EOFError as error:
+        raise ConnectionAbortedError(errno.ECONNABORTED, "the client was killed") from error
+
+
+reduction.recvfds = _receive_or_pass_over  # type: ignore[assignment]  # untyped names
 
 
 class ForkedCommand:
