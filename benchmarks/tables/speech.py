@@ -14,7 +14,16 @@ THREE = (1, 2, 3)
 ROUNDS = 60
 LAYERS = 4
 
-_VOICE = (f"model.layer_count={LAYERS}", "rounds.quorum=1")
+_VOICE = (
+    f"model.layer_count={LAYERS}",
+    "rounds.quorum=1",
+    # As published, attention finds its way alone: the rows are those of the tables' first day.
+    "model.aligner_size=0",
+    "model.guide_strength=100.0",
+    "model.mel_prenet_size=128",
+    "model.prenet_dropout=0.1",
+    "model.own_frame_share=0.5",
+)
 _LENGTH = (
     f"rounds.cap={ROUNDS}",
     f"training.decay={{last_round={ROUNDS}, final_share=0.05}}",

@@ -4,7 +4,9 @@
 with 0 at the end. Outputs, which every step of the decoder reads: ``mask``, 0 or minus infinity at
 padding, shape ``(batch, 1, 1, text)``, and for block N of the decoder ``memory_keys.N``, shape
 ``(batch, heads, head size, text)``, and ``memory_values.N``, shape ``(batch, heads, text, head
-size)``.
+size)``. A voice with an aligner also has ``middles``, where the middle of each character is
+predicted, in frames from the start, shape ``(batch, text)``; a text's last one says how long it is.
+Its decoder takes neither ``frame`` nor ``kept``.
 
 ``decoder.onnx`` takes one step. Inputs: all of the above; ``frame``, the last frame of the step
 before, normalised (zeros at first), shape ``(batch, mel)``; ``kept``, the factors of the mel
@@ -32,6 +34,7 @@ VOICE_FILES = (ENCODER_FILE, DECODER_FILE, POSTNET_FILE)
 
 CHARACTERS = "characters"
 MASK = "mask"
+MIDDLES = "middles"
 MEMORY_KEYS, MEMORY_VALUES = "memory_keys.", "memory_values."
 FRAME = "frame"
 KEPT = "kept"
@@ -46,7 +49,11 @@ TEXT = "text"
 PAST = "past"
 
 _READ_ONCE = re.compile(r"decoder\.\d+\.cross_attention\.(to_k|to_v)\.weight")
-_ENCODER_PARTS = ("text_prenet", "speaker", "encoder_position", "encoder", "encoder_norm")
+_ENCODER_PARTS = (
+    *("text_prenet", "speaker", "encoder_position", "encoder", "encoder_norm"),
+    # The aligner only trains; its weights are kept, as a bundle holds all that was released.
+    *("aligner", "durations"),
+)
 
 
 def file_of(tensor: str) -> str:

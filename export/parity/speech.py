@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.bundles.manifest import ParityRecord
-from export.faces.speech import MASK, MEMORY_KEYS, MEMORY_VALUES
+from export.faces.speech import MASK, MEMORY_KEYS, MEMORY_VALUES, MIDDLES
 from export.parity.words import ParityError, torch_network
 from export.speaking.voice_graphs import VocoderRunner, VoiceGraphs
 from models.settings.vocoder import VocoderSettings
@@ -151,6 +151,8 @@ def _torch_values(
 ) -> Mapping[str, Array]:
     import torch
 
+    from models.layers.speech_alignment import middles
+
     fed = torch.from_numpy(frames)
     multipliers = iter(torch.from_numpy(kept).permute(1, 2, 0, 3))
 
@@ -159,7 +161,8 @@ def _torch_values(
             multiplier: Tensor = next(multipliers)
             return values * multiplier
 
-    network.mel_prenet.dropout = Given()  # type: ignore[assignment]  # in place of a drawn one
+    if network.mel_prenet is not None:
+        network.mel_prenet.dropout = Given()  # type: ignore[assignment]  # not a drawn one
     with torch.inference_mode():
         memory = network.encode(torch.from_numpy(characters))
         values, _ = network.decode(memory, network.fed(fed))
@@ -170,6 +173,7 @@ def _torch_values(
             block.cross_attention.keys_values(memory.values) for block in network.decoder_blocks
         ]
     return {
+        **({} if memory.durations is None else {MIDDLES: middles(memory.durations).numpy()}),
         **{f"{MEMORY_KEYS}{place}": keys.mT.numpy() for place, (keys, _) in enumerate(read)},
         **{f"{MEMORY_VALUES}{place}": held.numpy() for place, (_, held) in enumerate(read)},
         "frames": made.numpy(),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from export.faces.speech import VOCODER_FILE
+from export.faces.speech import MIDDLES, VOCODER_FILE
 from export.faces.words import PERSONAL
 from export.runtime.word_graph import GraphError, PersonalInputs
 from export.speaking.sentences import sentences
@@ -210,6 +210,8 @@ class Voice:
         """Yield steps until the voice stops, or has taken the most."""
         graphs = self._graphs
         memory = graphs.read(np.array([encode_speech(said, self.settings.text)]))
+        if MIDDLES in memory:
+            most = min(most, self.settings.most_steps(float(memory[MIDDLES].numpy()[0, -1])))
         past, frame = graphs.fresh_past(), np.zeros((1, graphs.mel_count), dtype=np.float32)
         for _ in range(most):
             step = graphs.step(memory, past, frame, self._kept(draws))

@@ -25,6 +25,7 @@ from export.faces.speech import (
     MASK,
     MEMORY_KEYS,
     MEMORY_VALUES,
+    MIDDLES,
     POSTNET_FILE,
     SOUND,
     STOP,
@@ -83,8 +84,9 @@ class VoiceGraphs:
         taken = inputs[DECODER_FILE]
         self._past = [name for name in taken if name.startswith((KEYS, VALUES))]
         _check_face(inputs, found, memory=self._memory, past=self._past)
-        self.mel_count = int(taken[FRAME][1])
-        self.prenet_size = int(taken[KEPT][2])
+        self.mel_count = int(found[DECODER_FILE][FRAMES][2])
+        self._is_fed = FRAME in taken
+        self.prenet_size = int(taken[KEPT][2]) if self._is_fed else 0
         self._past_shapes = {name: taken[name] for name in self._past}
         own = {
             file: {name: shape for name, shape in of_file.items() if name.startswith(PERSONAL)}
@@ -143,13 +145,15 @@ class VoiceGraphs:
         Args:
             memory: From ``read``.
             past: From the step before, or ``fresh_past``.
-            frame: Last frame of the step before, normalised, zeros at first, ``(batch, mel)``.
+            frame: Last frame of the step before, normalised, zeros at first, ``(batch, mel)``;
+                a voice with an aligner is fed none.
             kept: The factors of the pre-net's dropouts, shape ``(2, batch, prenet_size)``.
 
         Raises:
             GraphError: If onnxruntime fails, as after the longest number of steps.
         """
-        feeds = {**memory, **past, FRAME: _value(frame), KEPT: _value(kept)}
+        fed = {FRAME: _value(frame), KEPT: _value(kept)} if self._is_fed else {}
+        feeds = {**memory, **past, **fed}
         names = [FRAMES, STOP, *(NEXT + name for name in self._past)]
         found = self._run(DECODER_FILE, names, feeds)
         left = {name: found[NEXT + name] for name in self._past}
@@ -205,10 +209,11 @@ def _check_face(
     past: list[str],
 ) -> None:
     """Check that the graphs take and give what those of one voice do."""
+    fed = () if MIDDLES in memory else (FRAME, KEPT)
     expected = {
         ENCODER_FILE: ({CHARACTERS}, set(memory)),
         DECODER_FILE: (
-            {FRAME, KEPT, *memory, *past},
+            {*fed, *memory, *past},
             {FRAMES, STOP, *(NEXT + name for name in past)},
         ),
         POSTNET_FILE: ({FRAMES}, {LOG_MELS}),
@@ -221,7 +226,7 @@ def _check_face(
                 f"and {sorted(outputs[file])}"
             )
     known = [name for name in memory if not name.startswith((MEMORY_KEYS, MEMORY_VALUES))]
-    if known != [MASK]:
+    if known not in ([MASK], [MASK, MIDDLES]):
         raise GraphError(f"{ENCODER_FILE} must give keys and values, got {known}")
 
 

@@ -118,11 +118,16 @@ class CrossAttention(nn.Module):
         return self._heads(self.to_k(memory)), self._heads(self.to_v(memory))
 
     def look(self, values: Tensor, memory: KeysValues, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what ``forward`` does, and the weights: ``(batch, heads, time, memory time)``."""
+        """Return what ``forward`` does, and the weights: ``(batch, heads, time, memory time)``.
+
+        ``mask`` may also be float: it is added to the scores then.
+        """
         keys, held = memory
         query = self._heads(self.to_q(values))
         scores = query @ keys.transpose(-2, -1) / math.sqrt(query.shape[-1])
-        weights = scores.masked_fill(~mask, -math.inf).softmax(-1)
+        is_added = mask.is_floating_point()
+        scores = scores + mask if is_added else scores.masked_fill(~mask, -math.inf)
+        weights = scores.softmax(-1)
         return self.to_out(_side_by_side(weights @ held)), weights
 
     def _heads(self, values: Tensor) -> Tensor:

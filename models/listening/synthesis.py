@@ -19,6 +19,7 @@ from torch import Tensor
 
 from models.layers.attention import KeysValues
 from models.layers.dropout import use_generator
+from models.layers.speech_alignment import middles
 from models.networks.voice import Memory, TooLongError, TransformerTts
 
 
@@ -52,6 +53,7 @@ def synthesise(
         network: Left in evaluation mode.
         symbols: Characters, int64, shape ``(text,)``, at least one.
         generator: Draws the mel pre-net's dropout, on the network's device; None switches it off.
+            A voice with an aligner has none.
         longest_steps: Steps after which the voice is cut off; None for the settings' most.
 
     Raises:
@@ -96,12 +98,15 @@ def _steps(network: TransformerTts, memory: Memory, most: int) -> Iterator[_Step
     blocks = network.decoder_blocks
     held = [block.cross_attention.keys_values(memory.values) for block in blocks]
     past: list[KeysValues | None] = [None] * len(blocks)
+    factor = network.settings.reduction_factor
+    if memory.durations is not None:
+        most = min(most, network.settings.most_steps(float(middles(memory.durations)[0, -1])))
     fed = memory.values.new_zeros(1, 1, network.settings.mel.mel_count)
     for place in range(most):
-        values = network.decoder_position(network.mel_prenet(fed), place)
-        looks = []
+        values = network.decoder_position(network.entering(fed), place)
+        seen, looks = memory.seen(place, 1, factor), []
         for number, block in enumerate(blocks):
-            values, past[number], look = block.step(values, held[number], memory.mask, past[number])
+            values, past[number], look = block.step(values, held[number], seen, past[number])
             looks.append(look)
         frames, stop = network.made(network.decoder_norm(values))
         fed = frames[:, -1:]
@@ -114,7 +119,7 @@ def _steps(network: TransformerTts, memory: Memory, most: int) -> Iterator[_Step
 @contextmanager
 def _drawing(network: TransformerTts, generator: torch.Generator | None) -> Iterator[None]:
     """Let the mel pre-net drop as in training, with these draws; None switches its dropout off."""
-    if generator is None:
+    if generator is None or network.mel_prenet is None:
         yield
         return
     network.mel_prenet.train()

@@ -5,12 +5,17 @@ fed the last frame of the step before, and makes ``reduction_factor`` frames and
 whether they are the last; a post-net corrects the whole. Log-mels are normalised by the settings'
 mean and deviation, except where a name says otherwise.
 
+With an aligner (`models.layers.speech_alignment`), which the paper has not, the decoder's attention
+is drawn to where each character is said, and no step is fed frames: a voice that knows its place
+needs none to find it, and what it makes of its own ones drifts.
+
 References:
     [FedDT-TTS] arXiv:2107.08795, section 2.1 and figure 1.
     [Li] Li et al., "Neural Speech Synthesis with Transformer Network", AAAI 2019, arXiv:1809.08895.
     [Duckworth] Duckworth et al., "Parallel Scheduled Sampling", 2019, arXiv:1906.04331.
 """
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple, cast
 
@@ -22,6 +27,13 @@ from models.layers.batch_norm import BatchNorm
 from models.layers.dropout import Dropout
 from models.layers.he_scaling import HeLinear, draw_scaled
 from models.layers.positions import sinusoids
+from models.layers.speech_alignment import (
+    Aligner,
+    DurationPredictor,
+    likeliest_durations,
+    middles,
+    place_scores,
+)
 from models.layers.speech_convolutions import Postnet, TextPrenet
 from models.networks.voice_blocks import DecoderBlock, encoder_block
 from models.settings.voice import TransformerTtsSettings
@@ -37,10 +49,33 @@ class Memory(NamedTuple):
     Attributes:
         values: Shape ``(batch, text, hidden)``.
         mask: False at padding, bool, shape ``(batch, 1, 1, text)``.
+        durations: Frames that each character lasts, ``(batch, text)``; None without an aligner.
     """
 
     values: Tensor
     mask: Tensor
+    durations: Tensor | None
+
+    def seen(self, first: int, steps: int, step_frames: int) -> Tensor:
+        """Return the mask of these steps, from 0, as the decoder's blocks take it."""
+        if self.durations is None:
+            return self.mask
+        scores = place_scores(middles(self.durations), first, steps, step_frames)
+        return scores.masked_fill(~self.mask, -math.inf)
+
+
+class Alignment(NamedTuple):
+    """When the characters of a batch of clips are said.
+
+    Attributes:
+        weights: The aligner's logarithms, shape ``(batch, frames, text)``.
+        found: Frames of each character on the likeliest path, shape ``(batch, text)``.
+        predicted: Frames of each character as a voice without the clip has them.
+    """
+
+    weights: Tensor
+    found: Tensor
+    predicted: Tensor
 
 
 class Prediction(NamedTuple):
@@ -52,12 +87,14 @@ class Prediction(NamedTuple):
         stop: Logits that a step is the last, shape ``(batch, steps)``.
         attentions: Where each step looks in the text, a block of the decoder an entry, shape
             ``(batch, heads, steps, text)``.
+        alignment: When the characters are said; None without an aligner.
     """
 
     before: Tensor
     after: Tensor
     stop: Tensor
     attentions: tuple[Tensor, ...]
+    alignment: Alignment | None
 
 
 class ScaledPositions(nn.Module):
@@ -145,7 +182,9 @@ class TransformerTts(nn.Module):
         self.encoder_position = ScaledPositions(settings.longest_text, width, what="characters")
         self.encoder = nn.ModuleList(encoder_block(settings) for _ in blocks)
         self.encoder_norm = nn.LayerNorm(width)
-        self.mel_prenet = MelPrenet(settings)
+        self.aligner = Aligner(settings) if settings.aligner_size else None
+        self.durations = DurationPredictor(settings) if settings.aligner_size else None
+        self.mel_prenet = None if settings.aligner_size else MelPrenet(settings)
         self.decoder_position = ScaledPositions(settings.longest_steps, width, what="steps")
         self.decoder = nn.ModuleList(DecoderBlock(settings) for _ in blocks)
         self.decoder_norm = nn.LayerNorm(width)
@@ -167,6 +206,8 @@ class TransformerTts(nn.Module):
     def forward(self, texts: Tensor, frames: Tensor, frame_mask: Tensor) -> Prediction:
         """Return the prediction from the true frames of all steps before.
 
+        With an aligner, each character is said when it is in these frames.
+
         Args:
             texts: Characters, padded with 0 at the end, int64, shape ``(batch, text)``.
             frames: Normalised log-mels of whole steps, shape ``(batch, frames, mel)``.
@@ -176,11 +217,25 @@ class TransformerTts(nn.Module):
             TooLongError: If texts or frames are longer than the settings allow.
         """
         memory = self.encode(texts)
+        alignment = self._aligned(memory, texts, frames, frame_mask)
+        if alignment is not None:
+            memory = memory._replace(durations=alignment.found)
         if self.training and self.settings.own_frame_share:
             frames = self._partly_own(memory, frames)
         values, attentions = self.decode(memory, self.fed(frames))
         before, stop = self.made(values)
-        return Prediction(before, self.postnet(before, frame_mask), stop, attentions)
+        return Prediction(before, self.postnet(before, frame_mask), stop, attentions, alignment)
+
+    def _aligned(
+        self, memory: Memory, texts: Tensor, frames: Tensor, frame_mask: Tensor
+    ) -> Alignment | None:
+        """Return when each character is said in the true frames."""
+        if self.aligner is None or memory.durations is None:
+            return None
+        text_mask = memory.mask[:, 0, 0]
+        weights = self.aligner(texts, text_mask, frames, frame_mask)
+        found = likeliest_durations(weights.detach(), frame_mask.sum(1), text_mask.sum(1))
+        return Alignment(weights, found, memory.durations)
 
     @torch.no_grad()
     def _partly_own(self, memory: Memory, frames: Tensor) -> Tensor:
@@ -213,22 +268,30 @@ class TransformerTts(nn.Module):
         attended = mask[:, None, None, :]
         for block in self.encoder:
             values = block(values, attended)
-        return Memory(self.encoder_norm(values), attended)
+        values = self.encoder_norm(values)
+        durations = None if self.durations is None else self.durations(values, mask)
+        return Memory(values, attended, durations)
 
     def fed(self, frames: Tensor) -> Tensor:
         """Return each step's input, ``(batch, steps, mel)``: zeros, then the last frame before."""
         last = frames[:, self.settings.reduction_factor - 1 :: self.settings.reduction_factor]
         return functional.pad(last[:, :-1], (0, 0, 1, 0))
 
+    def entering(self, fed: Tensor) -> Tensor:
+        """Return the decoder's input, ``(batch, steps, hidden)``, without positions; 0 if unfed."""
+        if self.mel_prenet is None:
+            return fed.new_zeros(*fed.shape[:2], self.settings.hidden_size)
+        return self.mel_prenet(fed)  # type: ignore[no-any-return]  # modules return Any
+
     def decode(self, memory: Memory, fed: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Take all steps at once, causally; arguments from ``encode`` and ``fed``.
 
         Returns the head's input, shape ``(batch, steps, hidden)``, and where each block looks.
         """
-        values = self.dropout(self.decoder_position(self.mel_prenet(fed)))
-        attentions = []
+        values = self.dropout(self.decoder_position(self.entering(fed)))
+        seen, attentions = memory.seen(0, fed.shape[1], self.settings.reduction_factor), []
         for block in self.decoder_blocks:
-            values, attention = block(values, memory.values, memory.mask)
+            values, attention = block(values, memory.values, seen)
             attentions.append(attention)
         return self.decoder_norm(values), tuple(attentions)
 
@@ -239,7 +302,7 @@ class TransformerTts(nn.Module):
 
     @torch.no_grad()
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw raw weights from N(0, 1); positions scale by 1, and the speaker's vector is zero."""
+        """Draw raw weights from N(0, 1); positions scale by 1, vector and durations are 0."""
         draw_scaled(self, generator)
         for module in self.modules():
             match module:
@@ -249,3 +312,5 @@ class TransformerTts(nn.Module):
                     module.scale.fill_(1)
                 case Speaker():
                     module.vector.zero_()
+                case DurationPredictor():
+                    module.projection.weight.zero_()

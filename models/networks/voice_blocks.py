@@ -52,7 +52,7 @@ class DecoderBlock(nn.Module):
         """Return the stream, ``(batch, steps, hidden)``, and attention over the text by head.
 
         ``memory`` is the encoder's output, ``(batch, text, hidden)``; ``mask`` is False at its
-        padding, bool, shape ``(batch, 1, 1, text)``.
+        padding, bool, or added to the scores; it broadcasts to ``(batch, heads, steps, text)``.
         """
         values = values + self.dropout(self.attention(self.attention_norm(values)))
         return self._read_on(values, self.cross_attention.keys_values(memory), mask)

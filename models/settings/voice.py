@@ -35,6 +35,18 @@ from models.vector.tensor_lists import (
 PRENET_CONVOLUTIONS = 3
 KERNEL_SIZE = 5
 
+TYPICAL_FRAMES = 6.0
+"""Frames that a character lasts where nothing is learnt yet: 70 ms at the usual hop."""
+
+MOST_LOG = 4.0
+"""A predicted duration is at most e^4 times as long, or as short."""
+
+PLACE_DEVIATION_FRAMES = 2.0
+"""How far attention may be from the middle of a character, with an aligner: a deviation."""
+
+LONGEST_SHARE = 1.25
+"""Part of its predicted length after which a voice with an aligner is cut off."""
+
 _SIZES = (
     *("hidden_size", "head_count", "layer_count", "feedforward_size", "reduction_factor"),
     *("embedding_size", "text_channels", "mel_prenet_size"),
@@ -69,8 +81,11 @@ class TransformerTtsSettings(Family, frozen=True, kw_only=True, tag="transformer
         speaker_size: Length of the speaker's vector, which is a client's own and never leaves it; 0
             for one voice.
         longest_text: Longest text in characters.
+        aligner_size: Width of what finds, in training, when each character is said; attention is
+            drawn there, the voice learns how long it dwells on each, and no step is fed frames. 0
+            is as published: attention finds its way alone, each step fed the frame before.
         guided_layer_count: Last blocks of the decoder, at most, whose attention to the text is
-            drawn to the diagonal in training.
+            drawn to the diagonal in training, without an aligner.
         guided_head_count: Heads of each of them, at most.
         guide_strength: Weight of that in the loss; 0 for none.
         mel_mean: Subtracted from every log-mel value before the network sees it.
@@ -106,6 +121,7 @@ class TransformerTtsSettings(Family, frozen=True, kw_only=True, tag="transformer
     own_frame_share: float = 0.0
     speaker_size: int = 0
     longest_text: int = 400
+    aligner_size: int = 0
     guided_layer_count: int = 2
     guided_head_count: int = 2
     guide_strength: float = 1.0
@@ -117,7 +133,8 @@ class TransformerTtsSettings(Family, frozen=True, kw_only=True, tag="transformer
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, *_SIZES)
-        check_at_least(self, 0, "speaker_size", "guided_layer_count", "guided_head_count")
+        check_at_least(self, 0, "speaker_size", "aligner_size")
+        check_at_least(self, 0, "guided_layer_count", "guided_head_count")
         if self.hidden_size % self.head_count or self.hidden_size % 2:
             raise ValueError(
                 f"hidden_size must be even and a multiple of head_count {self.head_count}, "
@@ -126,6 +143,11 @@ class TransformerTtsSettings(Family, frozen=True, kw_only=True, tag="transformer
         check_below_one(self, "dropout", "prenet_dropout", "convolution_dropout")
         if not 0 <= self.own_frame_share <= 1:
             raise ValueError(f"own_frame_share must be in [0, 1], got {self.own_frame_share}")
+        if self.aligner_size and self.own_frame_share:
+            raise ValueError(
+                "own_frame_share must be 0 with an aligner, whose voice is fed no frames, got "
+                f"{self.own_frame_share}"
+            )
         check_not_negative(self, "guide_strength")
         if not math.isfinite(self.mel_mean):
             raise ValueError(f"mel_mean must be finite, got {self.mel_mean}")
@@ -141,6 +163,13 @@ class TransformerTtsSettings(Family, frozen=True, kw_only=True, tag="transformer
         """Return the steps that make so many frames, the last one perhaps in part."""
         return -(-frame_count // self.reduction_factor)
 
+    def most_steps(self, last_middle: float) -> int:
+        """Return the steps after which a voice is cut off, from its last character's middle.
+
+        ``last_middle`` is in frames from the start, as the voice predicts it.
+        """
+        return min(self.longest_steps, self.steps_of(math.ceil(LONGEST_SHARE * last_middle) + 1))
+
     def schema(self) -> Schema:
         """Return the tensors in state-dict order, every one ``shared``."""
         return Schema(
@@ -150,7 +179,8 @@ class TransformerTtsSettings(Family, frozen=True, kw_only=True, tag="transformer
                 tensor("encoder_position", "scale", 1),
                 *stacked("encoder", self.layer_count, self._encoder),
                 *norm_tensors("encoder_norm", self.hidden_size),
-                *_mel_prenet(self),
+                *_alignment(self),
+                *([] if self.aligner_size else _mel_prenet(self)),
                 tensor("decoder_position", "scale", 1),
                 *stacked("decoder", self.layer_count, self._decoder),
                 *norm_tensors("decoder_norm", self.hidden_size),
@@ -214,6 +244,19 @@ def _speaker(settings: TransformerTtsSettings) -> list[TensorSpec]:
     return [
         tensor("speaker", "vector", size),
         tensor("speaker.projection", "weight", settings.hidden_size, size),
+    ]
+
+
+def _alignment(settings: TransformerTtsSettings) -> list[TensorSpec]:
+    width = settings.aligner_size
+    if not width:
+        return []
+    return [
+        tensor("aligner.embedding", "weight", settings.text.symbol_count, width),
+        *_convolution(settings, "aligner.text", width, width, normed=False),
+        *_convolution(settings, "aligner.first", settings.mel.mel_count, width, normed=False),
+        *_convolution(settings, "aligner.second", width, width, normed=False),
+        *linear_tensors("durations.projection", 1, settings.hidden_size),
     ]
 
 

@@ -23,12 +23,20 @@ import torch
 from torch import Tensor
 
 from models.networks.registry import Network, voice_network
-from models.networks.voice import Prediction, TransformerTts
+from models.networks.voice import Alignment, Prediction, TransformerTts
 from models.plan.plan import TrainingSettings
 from models.settings.voice import TransformerTtsSettings
 from models.tasks.metrics import Counts
 from models.tasks.speech_examples import SpeechBatch, SpeechExamples
-from models.tasks.speech_losses import guided_loss, mel_loss, real_places, stop_loss
+from models.tasks.speech_losses import (
+    DURATION_WEIGHT,
+    duration_loss,
+    forward_sum_loss,
+    guided_loss,
+    mel_loss,
+    real_places,
+    stop_loss,
+)
 from models.tasks.unusable_examples import UnusableExamplesError
 
 _LENGTH_JITTER = 0.1
@@ -81,7 +89,8 @@ class Speech:
         """Return the loss, the number of frames, and None.
 
         It is the sum of the mel losses before and after the post-net, in the network's units, the
-        stop loss, and the guided loss times its strength.
+        stop loss, and with an aligner its forward sum and the durations' loss, without one the
+        guided loss times its strength.
         """
         network = voice_network(network)
         settings = network.settings
@@ -90,6 +99,8 @@ class Speech:
         steps = batch.frame_counts // settings.reduction_factor
         loss = mel_loss(spoken.before, right, mask) + mel_loss(spoken.after, right, mask)
         loss = loss + stop_loss(spoken.stop, steps)
+        if spoken.alignment is not None:
+            return loss + _alignment_loss(spoken.alignment, batch), batch.frame_count, None
         guided = spoken.attentions[-settings.guided_layer_count :]
         if settings.guide_strength and settings.guided_layer_count and settings.guided_head_count:
             loss = loss + settings.guide_strength * guided_loss(
@@ -118,6 +129,12 @@ def _predicted(network: TransformerTts, batch: SpeechBatch) -> tuple[Prediction,
     mask = real_places(batch.frame_counts, batch.frames.shape[1])
     right = network.normalised(batch.frames)
     return network(batch.texts, right, mask), right, mask
+
+
+def _alignment_loss(alignment: Alignment, batch: SpeechBatch) -> Tensor:
+    weights, found, predicted = alignment
+    summed = forward_sum_loss(weights, batch.frame_counts, batch.text_counts)
+    return summed + DURATION_WEIGHT * duration_loss(predicted, found, batch.text_counts)
 
 
 def _count(network: TransformerTts, batch: SpeechBatch) -> Counts:

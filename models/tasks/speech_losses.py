@@ -1,9 +1,10 @@
-"""The losses of a voice: spectrograms, the stop, and attention that keeps to the diagonal.
+"""The losses of a voice: spectrograms, the stop, and where in its text it is.
 
 Every mean is over real frames, steps and characters, without padding.
 
 References:
     [Li] Li et al., AAAI 2019, arXiv:1809.08895, section 3.6: the stop's weight of 5 to 8.
+    [Align] Badlani et al., ICASSP 2022, arXiv:2108.10447: the sum over all alignments.
     [Guided] Tachibana et al., ICASSP 2018, arXiv:1710.08969, section 4: guided attention.
 """
 
@@ -13,8 +14,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from models.settings.voice import TYPICAL_FRAMES
+
 STOP_WEIGHT = 5.0
 """How much more the one step that is the last counts than another."""
+
+DURATION_WEIGHT = 0.1
+"""What durations count in the loss: at 1 their gradient is ten times that of the spectrogram."""
+
+_LOG_BLANK = -1.0
 
 GUIDE_WIDTH = 0.4
 """How far from the diagonal attention may be before it costs much, as a share of the whole."""
@@ -44,6 +52,40 @@ def stop_loss(logits: Tensor, step_counts: Tensor) -> Tensor:
     return functional.binary_cross_entropy_with_logits(
         logits[mask], is_last[mask], pos_weight=logits.new_tensor(STOP_WEIGHT)
     )
+
+
+def forward_sum_loss(weights: Tensor, frame_counts: Tensor, text_counts: Tensor) -> Tensor:
+    """Return minus the logarithm of all paths through a text together, a character, shape ``()``.
+
+    Every path takes the characters in order, each for a frame or more ([Align], equations 4 to 6,
+    as a CTC loss whose blank is of weight 1/e); clips that have none cost nothing.
+
+    Args:
+        weights: Logarithms of each character's weight, shape ``(batch, frames, text)``.
+        frame_counts: Frames of each clip, int64, shape ``(batch,)``.
+        text_counts: Characters of each clip, int64, shape ``(batch,)``.
+    """
+    with_blank = functional.pad(weights, (1, 0), value=_LOG_BLANK).log_softmax(2)
+    places = torch.arange(1, weights.shape[2] + 1, device=weights.device).expand(len(weights), -1)
+    return functional.ctc_loss(
+        with_blank.transpose(0, 1), places, frame_counts, text_counts, zero_infinity=True
+    )
+
+
+def duration_loss(predicted: Tensor, found: Tensor, text_counts: Tensor) -> Tensor:
+    """Return how far durations are apart, shape ``()``.
+
+    Over real characters it is the mean of squares, or past a typical duration of absolute values:
+    a median would be too short, since pauses are few and long. Beside it stands the mean over
+    clips of how far the whole is too long or short, as a logarithm. Both have shape ``(batch,
+    text)``, in frames.
+    """
+    mask = real_places(text_counts, predicted.shape[1])
+    apart = functional.smooth_l1_loss(
+        predicted[mask] / TYPICAL_FRAMES, found[mask] / TYPICAL_FRAMES
+    )
+    whole = predicted.sum(1).log() - found.sum(1).log()
+    return apart + whole.abs().mean()
 
 
 def guide(step_counts: Tensor, text_counts: Tensor, *, steps: int, text: int) -> Tensor:

@@ -1,13 +1,10 @@
 """Teach one network the voices of many people at once, kept on disk after every pass.
 
 One learner has all clips, a batch those of several voices, every one with a vector of its own; the
-network is stepped as a device steps it (`edge_client.descent`). In the first half of the passes
-every step is fed the true frames, in the second more and more of the network's own, up to the
-model's ``own_frame_share``: from what is made of nearly nothing nobody learns to go on. At the end
-the mean of the vectors becomes part of the network, so that a vector of zero, with which every
-client begins, is a voice in the middle of those learnt from. On one thread of one kind of
-processor, the same clips and seed give the same bits, in one go or with interruptions; not so on a
-graphics processor.
+network is stepped as a device steps it (`edge_client.descent`). At the end the mean of the vectors
+becomes part of the network, so that a vector of zero, with which every client begins, is a voice in
+the middle of those learnt from. On one thread of one kind of processor, the same clips and seed
+give the same bits, in one go or with interruptions; not so on a graphics processor.
 """
 
 from collections.abc import Callable, Iterator
@@ -178,8 +175,6 @@ class _Training:
         for group in self._of_vectors.param_groups:
             group["lr"] = training.learning_rate
         use_generator(self._network, self._generator(number, "dropout", self._device))
-        share = own_frame_share(number, self._recipe)
-        self._network.settings = msgspec.structs.replace(self._recipe.model, own_frame_share=share)
         descent = Descent(
             self._network,
             Speech(),
@@ -232,12 +227,6 @@ class _Training:
     ) -> torch.Generator:
         seed = client_seed(self._recipe.seed, number, "start", purpose=purpose)
         return torch.Generator(device or "cpu").manual_seed(seed)
-
-
-def own_frame_share(number: int, recipe: VoiceRecipe) -> float:
-    """Return how many steps of a pass, from 1, are fed the network's own frames."""
-    beyond_half = max(0.0, 2 * number / recipe.epochs - 1)
-    return recipe.model.own_frame_share * beyond_half
 
 
 def _without_vector(schema: Schema) -> Schema:

@@ -1,5 +1,6 @@
 """A voice small enough to follow, and clips of noise for it."""
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -33,6 +34,8 @@ TINY = TransformerTtsSettings(
     mel=MEL,
     clips=ClipSettings(longest_s=2.0),
 )
+ALIGNED = msgspec.structs.replace(TINY, aligner_size=4)
+"""The same, told by an aligner when each character is said."""
 
 
 def voice(settings: TransformerTtsSettings = TINY, seed: int = 1) -> TransformerTts:

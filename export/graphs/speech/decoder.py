@@ -4,6 +4,8 @@ Each block's keys and values are inputs and outputs of their own: packed into on
 copied three times a step. The network is ``models.networks.voice``.
 """
 
+import onnx
+
 from export.faces.speech import (
     FRAME,
     FRAMES,
@@ -13,6 +15,7 @@ from export.faces.speech import (
     MASK,
     MEMORY_KEYS,
     MEMORY_VALUES,
+    MIDDLES,
     PAST,
     STOP,
     TEXT,
@@ -27,20 +30,19 @@ from export.graphs.speech.layers import (
     write_taken,
 )
 from export.graphs.writer import GraphWriter
-from models.settings.voice import TransformerTtsSettings
+from models.settings.voice import PLACE_DEVIATION_FRAMES, TransformerTtsSettings
 
 
 def write_decoder(writer: GraphWriter, settings: TransformerTtsSettings) -> None:
     """Write one step."""
-    writer.input(FRAME, [BATCH, settings.mel.mel_count])
-    writer.input(KEPT, [2, BATCH, settings.mel_prenet_size])
     writer.input(MASK, [BATCH, 1, 1, TEXT])
     for block in range(settings.layer_count):
         _declare(writer, settings, block)
     place = writer.extent(f"{KEYS}0", 2)
+    mask = _seen(writer, settings, place) if settings.aligner_size else MASK
     values = write_places(
         writer,
-        writer.node("Unsqueeze", _squeezed_frame(writer), writer.integers(1)),
+        _unfed(writer, settings) if settings.aligner_size else _squeezed_frame(writer, settings),
         "decoder_position",
         place,
         writer.added(place, writer.integers(1)),
@@ -49,7 +51,7 @@ def write_decoder(writer: GraphWriter, settings: TransformerTtsSettings) -> None
     )
     for block in range(settings.layer_count):
         values = _attend_to_past(writer, settings, values, block)
-        values = _attend_to_text(writer, settings, values, block)
+        values = _attend_to_text(writer, settings, values, block, mask)
         values = write_feedforward(writer, values, f"decoder.{block}")
     _write_head(writer, settings, writer.norm(values, "decoder_norm"))
 
@@ -84,15 +86,39 @@ def _declare(writer: GraphWriter, settings: TransformerTtsSettings, block: int) 
         writer.output(f"{NEXT}{name}{block}", [BATCH, heads, "so_far", size])
 
 
-def _squeezed_frame(writer: GraphWriter) -> str:
-    """Return what the mel pre-net makes of the last frame, shape ``(batch, hidden)``."""
+def _seen(writer: GraphWriter, settings: TransformerTtsSettings, place: str) -> str:
+    """Return what is added to scores: the mask, and attention drawn to the characters' middles.
+
+    ``place`` is the step's, a list of one; see ``models.layers.speech_alignment``.
+    """
+    writer.input(MIDDLES, [BATCH, TEXT])
+    step = writer.added(writer.node("Cast", place, to=onnx.TensorProto.FLOAT), writer.number(0.5))
+    time = writer.node("Mul", step, writer.number(settings.reduction_factor))
+    apart = writer.node("Sub", time, MIDDLES)
+    scale = writer.number(-1 / (2 * PLACE_DEVIATION_FRAMES**2))
+    scores = writer.node("Mul", writer.node("Mul", apart, apart), scale)
+    return writer.added(MASK, writer.node("Unsqueeze", scores, writer.integers(1, 2)))
+
+
+def _unfed(writer: GraphWriter, settings: TransformerTtsSettings) -> str:
+    """Return zeros, shape ``(batch, 1, hidden)``: a voice with an aligner is fed no frame."""
+    clips = writer.extent(f"{KEYS}0", 0)
+    shape = writer.node("Concat", clips, writer.integers(1, settings.hidden_size), axis=0)
+    return writer.node("Expand", writer.number(0.0), shape)
+
+
+def _squeezed_frame(writer: GraphWriter, settings: TransformerTtsSettings) -> str:
+    """Return what the mel pre-net makes of the last frame, shape ``(batch, 1, hidden)``."""
+    writer.input(FRAME, [BATCH, settings.mel.mel_count])
+    writer.input(KEPT, [2, BATCH, settings.mel_prenet_size])
     values = FRAME
     kept = writer.nodes("Split", KEPT, named=2, axis=0, num_outputs=2)
     for layer, multiplier in zip(("first", "second"), kept, strict=True):
         bent = writer.node("Relu", writer.linear(values, f"mel_prenet.{layer}"))
         factor = writer.node("Squeeze", multiplier, writer.integers(0))
         values = writer.node("Mul", bent, factor)
-    return writer.linear(values, "mel_prenet.projection")
+    squeezed = writer.linear(values, "mel_prenet.projection")
+    return writer.node("Unsqueeze", squeezed, writer.integers(1))
 
 
 def _attend_to_past(
@@ -114,9 +140,9 @@ def _attend_to_past(
 
 
 def _attend_to_text(
-    writer: GraphWriter, settings: TransformerTtsSettings, values: str, block: int
+    writer: GraphWriter, settings: TransformerTtsSettings, values: str, block: int, mask: str
 ) -> str:
-    """Return the stream after attention to the text."""
+    """Return the stream after attention to the text, ``mask`` added to its scores."""
     across = f"decoder.{block}.cross_attention"
     asked = writer.linear(writer.norm(values, f"{across}_norm"), f"{across}.to_q")
     taken = write_taken(
@@ -125,7 +151,7 @@ def _attend_to_text(
         _one_place(writer, settings, asked),
         f"{MEMORY_KEYS}{block}",
         f"{MEMORY_VALUES}{block}",
-        mask=MASK,
+        mask=mask,
     )
     return _added(writer, settings, values, taken, f"{across}.to_out")
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import onnx
 
-from export.faces.speech import CHARACTERS, MASK, MEMORY_KEYS, MEMORY_VALUES, TEXT
+from export.faces.speech import CHARACTERS, MASK, MEMORY_KEYS, MEMORY_VALUES, MIDDLES, TEXT
 from export.faces.words import BATCH
 from export.graphs.speech.layers import (
     turned,
@@ -15,7 +15,12 @@ from export.graphs.speech.layers import (
     write_taken,
 )
 from export.graphs.writer import GraphWriter
-from models.settings.voice import PRENET_CONVOLUTIONS, TransformerTtsSettings
+from models.settings.voice import (
+    MOST_LOG,
+    PRENET_CONVOLUTIONS,
+    TYPICAL_FRAMES,
+    TransformerTtsSettings,
+)
 
 
 def write_encoder(writer: GraphWriter, settings: TransformerTtsSettings) -> None:
@@ -41,7 +46,10 @@ def write_encoder(writer: GraphWriter, settings: TransformerTtsSettings) -> None
     for block in range(settings.layer_count):
         values = _attend_to_text(writer, settings, values, f"encoder.{block}")
         values = write_feedforward(writer, values, f"encoder.{block}")
-    _write_memory(writer, settings, writer.norm(values, "encoder_norm"))
+    values = writer.norm(values, "encoder_norm")
+    if settings.aligner_size:
+        _write_middles(writer, values, is_text)
+    _write_memory(writer, settings, values)
 
 
 def _read_characters(writer: GraphWriter, settings: TransformerTtsSettings, is_text: str) -> str:
@@ -72,6 +80,20 @@ def _attend_to_text(
     taken = write_taken(writer, settings, query, keys, held, mask=MASK)
     side_by_side = writer.reshaped(writer.node("Transpose", taken, perm=[0, 2, 1, 3]), 0, 0, width)
     return writer.added(values, writer.linear(side_by_side, f"{block}.attention.to_out"))
+
+
+def _write_middles(writer: GraphWriter, values: str, is_text: str) -> None:
+    """Write the middle of each character, in frames (`models.layers.speech_alignment`)."""
+    logs = writer.node("Squeeze", writer.linear(values, "durations.projection"), writer.integers(2))
+    bounds = (writer.number(-MOST_LOG), writer.number(MOST_LOG))
+    frames = writer.node("Exp", writer.node("Clip", logs, *bounds))
+    lasting = writer.node("Mul", frames, writer.number(TYPICAL_FRAMES))
+    present = writer.node("Cast", is_text, to=onnx.TensorProto.FLOAT)
+    durations = writer.node("Mul", lasting, present)
+    ends = writer.node("CumSum", durations, writer.integer(1))
+    half = writer.node("Mul", durations, writer.number(0.5))
+    writer.node("Sub", ends, half, named=MIDDLES)
+    writer.output(MIDDLES, [BATCH, TEXT])
 
 
 def _write_memory(writer: GraphWriter, settings: TransformerTtsSettings, values: str) -> None:

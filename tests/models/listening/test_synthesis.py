@@ -1,6 +1,6 @@
 """A voice that speaks by itself: as all steps at once would, until it has learnt to stop."""
 
-from typing import Any
+import math
 
 import msgspec
 import pytest
@@ -11,10 +11,11 @@ from torch.testing import assert_close
 
 from models.listening.synthesis import synthesise
 from models.networks.voice import TooLongError, TransformerTts
+from models.settings.voice import TransformerTtsSettings
 from models.tasks.speech import Speech
 from models.tasks.speech_examples import SpeechBatch, SpeechClip, SpeechExamples
 from models.text.speech_alphabet import encode_speech
-from tests.models.tiny_voice import TINY, voice
+from tests.models.tiny_voice import ALIGNED, TINY, voice
 
 TEXT = torch.tensor([1, 20, 5, 13, 8, 6])
 
@@ -30,10 +31,14 @@ def draws(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-@pytest.mark.parametrize("norm", ["layer", "batch"])
-def test_steps_with_kept_keys_are_those_of_all_steps_at_once(norm: Any) -> None:
+@pytest.mark.parametrize(
+    "settings", [TINY, msgspec.structs.replace(TINY, norm="batch"), ALIGNED], ids=str
+)
+def test_steps_with_kept_keys_are_those_of_all_steps_at_once(
+    settings: TransformerTtsSettings,
+) -> None:
     # In float64: a rounding in the first step would grow from step to step.
-    network = never_stopping(voice(msgspec.structs.replace(TINY, norm=norm))).double()
+    network = never_stopping(voice(settings)).double()
 
     spoken = synthesise(network, TEXT, longest_steps=7)
 
@@ -73,6 +78,24 @@ def test_a_voice_that_does_not_stop_is_cut_off_at_the_longest_clip() -> None:
     assert spoken.mel.shape == (64, 5)
 
 
+def test_a_voice_with_an_aligner_is_cut_off_past_the_length_that_it_predicts() -> None:
+    network = never_stopping(voice(ALIGNED))
+    assert network.durations is not None
+    with torch.no_grad():
+        network.durations.projection.weight.zero_()
+        network.durations.projection.bias.fill_(math.log(4 / 6))
+
+    spoken = synthesise(network, TEXT)
+
+    # Six characters of 4 frames each: the last one's middle is at 22, and 1.25 times as many frames
+    # are 28, one more 29: 15 steps of two.
+    assert not spoken.has_ended
+    assert spoken.mel.shape == (30, 5)
+    straight = spoken.attention.mean((0, 1)).argmax(1)
+    assert bool((straight.diff() >= 0).all())
+    assert {0, 5} <= set(straight.tolist())
+
+
 def test_dropout_of_the_pre_net_is_drawn_from_the_generator_alone() -> None:
     network = never_stopping(voice())
 
@@ -85,6 +108,7 @@ def test_dropout_of_the_pre_net_is_drawn_from_the_generator_alone() -> None:
     assert not torch.equal(mel(draws(1)), mel(draws(2)))
     assert torch.equal(mel(None), mel(None))
     assert torch.equal(torch.get_rng_state(), before)
+    assert network.mel_prenet is not None
     assert not network.mel_prenet.training
 
 
@@ -104,7 +128,8 @@ def test_what_cannot_be_said_is_refused() -> None:
 # Seven seconds of one core, which a busy machine may give only slowly.
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_tiny_voice_learns_two_sentences_by_heart_and_stops_after_each() -> None:
+@pytest.mark.parametrize("aligner_size", [0, 8])
+def test_a_tiny_voice_learns_two_sentences_by_heart_and_stops_after_each(aligner_size: int) -> None:
     # Every letter has a sound of its own, four frames long: a voice must find its place to go on.
     settings = msgspec.structs.replace(
         TINY,
@@ -120,6 +145,7 @@ def test_a_tiny_voice_learns_two_sentences_by_heart_and_stops_after_each() -> No
         convolution_dropout=0.0,
         guided_layer_count=1,
         guide_strength=5.0,
+        aligner_size=aligner_size,
     )
     sounds = settings.mel_mean + torch.randn(settings.text.symbol_count, 5, generator=draws(7))
 

@@ -17,7 +17,7 @@ from models.networks.voice import Prediction, TooLongError, TransformerTts
 from models.settings.model import schema_of
 from models.settings.voice import TransformerTtsSettings
 from models.vector.named_parts import Part, part_names
-from tests.models.tiny_voice import TINY, noise, voice
+from tests.models.tiny_voice import ALIGNED, TINY, noise, voice
 
 
 def texts(*lengths: int, seed: int = 0) -> Tensor:
@@ -149,9 +149,11 @@ def test_every_step_sees_the_whole_text(changed: int) -> None:
     assert bool((before.before != after.before).any(2).all())
 
 
-@pytest.mark.parametrize("norm", ["layer", "batch"])
-def test_a_clip_is_the_same_whatever_it_is_batched_with(norm: Any) -> None:
-    network = voice(msgspec.structs.replace(TINY, norm=norm))
+@pytest.mark.parametrize(
+    "settings", [TINY, msgspec.structs.replace(TINY, norm="batch"), ALIGNED], ids=str
+)
+def test_a_clip_is_the_same_whatever_it_is_batched_with(settings: TransformerTtsSettings) -> None:
+    network = voice(settings)
     text, frames = texts(6, 3), noise(2, 8, 5)
     mask = torch.arange(8) < torch.tensor([[8], [4]])
 
@@ -171,6 +173,33 @@ def test_a_clip_is_the_same_whatever_it_is_batched_with(norm: Any) -> None:
     for real in ("before", "after"):
         assert torch.equal(getattr(again, real)[1, :4], getattr(both, real)[1, :4])
     assert torch.equal(again.stop[1, :2], both.stop[1, :2])
+
+
+def test_with_an_aligner_attention_follows_the_clip_and_frames_are_fed_to_no_step() -> None:
+    network, text, frames = voice(ALIGNED), texts(4), noise(1, 12, 5)
+    prediction = said(network, text, frames)
+    assert prediction.alignment is not None
+    found = prediction.alignment.found
+
+    with torch.no_grad():
+        memory = network.encode(text)._replace(durations=found)
+        values, attentions = network.decode(memory, torch.full((1, 6, 5), 1e6))
+        before, _ = network.made(values)
+
+    assert torch.equal(prediction.before, before)
+    assert found.sum() == 12
+    assert found.min() >= 1
+    # Scores of this network are small beside the Gaussian's: each step looks where it is said.
+    middle = (found.cumsum(1) - found / 2)[0]
+    times = 2 * torch.arange(6) + 1.0
+    nearest = (times[:, None] - middle).abs().argmin(1)
+    looked = torch.cat(attentions).mean((0, 1)).argmax(1)
+    assert (looked - nearest).abs().max() <= 1
+
+
+def test_an_aligner_and_steps_fed_with_own_frames_are_refused_together() -> None:
+    with pytest.raises(ValueError, match="own_frame_share must be 0 with an aligner"):
+        msgspec.structs.replace(ALIGNED, own_frame_share=0.5)
 
 
 def test_a_batch_norm_learns_nothing_from_padding() -> None:
@@ -294,6 +323,7 @@ def test_so_many_steps_are_fed_with_own_frames() -> None:
     network, text, frames = voice(half).train(), texts(5), noise(1, 40, 5)
     use_generator(network, _draws(3))
     fed: list[Tensor] = []
+    assert network.mel_prenet is not None
     network.mel_prenet.register_forward_pre_hook(lambda _, given: fed.append(given[0]))
 
     said(network, text, frames)

@@ -1,10 +1,19 @@
+import itertools
 import math
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from models.tasks.speech_losses import guide, guided_loss, mel_loss, real_places, stop_loss
+from models.tasks.speech_losses import (
+    duration_loss,
+    forward_sum_loss,
+    guide,
+    guided_loss,
+    mel_loss,
+    real_places,
+    stop_loss,
+)
 
 
 def test_the_mel_loss_is_the_mean_over_channels_of_real_frames() -> None:
@@ -65,3 +74,41 @@ def test_attention_off_the_diagonal_costs_and_padding_and_other_heads_do_not() -
     assert_close(loss, torch.tensor(2 * (1 - math.exp(-0.25 / 0.32)) / 4))
     two = guided_loss([attention, torch.zeros(1, 2, 3, 3)], steps, text, head_count=1)
     assert_close(two, loss / 2)
+
+
+def test_the_forward_sum_is_over_every_path_through_the_text() -> None:
+    weights = torch.randn(1, 4, 2, generator=torch.Generator().manual_seed(3)).double()
+
+    loss = forward_sum_loss(weights, torch.tensor([4]), torch.tensor([2]))
+
+    # With the blank of weight 1/e, frames choose among blank, first and second character; those
+    # that read "first, second" once blanks and repeats are gone are the paths.
+    shares = torch.cat([torch.full((4, 1), -1.0).double(), weights[0]], 1).softmax(1)
+    total = 0.0
+    for path in itertools.product(range(3), repeat=4):
+        read = [place for place, _ in itertools.groupby(path)]
+        if [place for place in read if place] == [1, 2]:
+            total += math.prod(float(shares[frame, place]) for frame, place in enumerate(path))
+    assert float(loss) == pytest.approx(-math.log(total) / 2)
+
+
+def test_a_clip_too_short_for_its_text_costs_nothing() -> None:
+    weights = torch.zeros(1, 2, 4, requires_grad=True)
+
+    loss = forward_sum_loss(weights, torch.tensor([2]), torch.tensor([4]))
+    loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
+
+    assert float(loss.detach()) == 0
+    assert weights.grad is not None
+    assert not weights.grad.any()
+
+
+def test_durations_cost_by_character_and_as_a_whole() -> None:
+    predicted = torch.tensor([[9.0, 12.0, 0.0], [6.0, 6.0, 6.0]])
+    found = torch.tensor([[6.0, 24.0, 0.0], [6.0, 6.0, 6.0]])
+
+    loss = duration_loss(predicted, found, torch.tensor([2, 3]))
+
+    # Half a typical duration off costs 0.5²/2, two of them 2 - 0.5; five are real. The first whole
+    # is 21 for 30.
+    assert float(loss) == pytest.approx((0.125 + 1.5) / 5 + math.log(30 / 21) / 2)

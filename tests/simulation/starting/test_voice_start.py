@@ -33,7 +33,6 @@ from simulation.starting.voice_training import (
     LearntVoices,
     VoiceRecipe,
     learn_voices,
-    own_frame_share,
 )
 from tests.edge_client.datasets.test_speech_examples import VOICE
 from tests.simulation.population.test_speech import TABLES
@@ -114,14 +113,6 @@ def test_one_that_is_stopped_goes_on_to_the_same_bits(two: VoiceClips, tmp_path:
     assert passes == [3]
     assert torch.equal(parts.parameters, whole.parameters)
     assert torch.equal(parts.vectors, whole.vectors)
-
-
-def test_own_frames_come_in_the_second_half_of_the_passes() -> None:
-    model = msgspec.structs.replace(MODEL, own_frame_share=0.5)
-
-    shares = [own_frame_share(number, recipe(8, model)) for number in range(1, 9)]
-
-    assert shares == [0, 0, 0, 0, 0.125, 0.25, 0.375, 0.5]
 
 
 def test_what_it_left_damaged_is_told(two: VoiceClips, tmp_path: Path) -> None:

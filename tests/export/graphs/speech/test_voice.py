@@ -25,7 +25,7 @@ from models.settings.vocoder import VocoderSettings
 from models.settings.voice import TransformerTtsSettings
 from models.vector.codec import named_tensors
 from tests.export.voices import VOCODER, voice_parameters
-from tests.models.tiny_voice import MEL, TINY
+from tests.models.tiny_voice import ALIGNED, MEL, TINY
 
 SHORT = replace(TINY, longest_text=40)
 PROJECTIONS = (
@@ -68,6 +68,17 @@ def test_the_first_and_the_last_stage_compute_what_torch_computes(
     check_stage(replace(SHORT, layer_count=layer_count, norm=norm))
 
 
+def test_a_voice_with_an_aligner_computes_what_torch_computes() -> None:
+    settings = replace(ALIGNED, longest_text=40)
+    check_stage(settings)
+    tensors = tensors_of(settings)
+
+    recovered = recover_tensors(settings, built(settings))
+
+    for name, tensor in tensors.items():
+        assert_array_equal(recovered[name], tensor)
+
+
 @pytest.mark.papers
 @pytest.mark.parametrize("layer_count", [2, 3, 4, 5])
 @pytest.mark.parametrize("norm", ["layer", "batch"])
@@ -80,13 +91,14 @@ def test_every_stage_computes_what_torch_computes(
     )
 
 
-def test_steps_taken_one_by_one_are_a_spoken_text() -> None:
-    parameters = voice_parameters(TINY, stop=-1.0)
-    network = voice_network(build_network(TINY))
-    load_parameters(network, schema_of(TINY), torch.from_numpy(parameters.copy()))
+@pytest.mark.parametrize("settings", [TINY, ALIGNED], ids=["attention", "aligner"])
+def test_steps_taken_one_by_one_are_a_spoken_text(settings: TransformerTtsSettings) -> None:
+    parameters = voice_parameters(settings, stop=-1.0)
+    network = voice_network(build_network(settings))
+    load_parameters(network, schema_of(settings), torch.from_numpy(parameters.copy()))
     symbols = torch.tensor([1, 20, 5, 13, 8, 6])
     expected = synthesise(network, symbols, longest_steps=6).mel
-    graphs = VoiceGraphs(build_graphs(TINY, named_tensors(schema_of(TINY), parameters)))
+    graphs = VoiceGraphs(build_graphs(settings, named_tensors(schema_of(settings), parameters)))
 
     memory, past = graphs.read(symbols.numpy()[np.newaxis]), graphs.fresh_past()
     frame, nothing_dropped = np.zeros((1, 5), np.float32), np.ones((2, 1, 6), np.float32)
