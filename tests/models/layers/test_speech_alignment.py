@@ -81,7 +81,7 @@ def test_attention_is_drawn_to_the_middle_of_each_character() -> None:
     scores = place_scores(middle, 1, 2, 3)
 
     # Steps 1 and 2 of three frames have their middles at 4.5 and 7.5; the deviation is 2 frames.
-    expected = [[-((time - at) ** 2) / 18 for at in (1, 5, 10)] for time in (4.5, 7.5)]
+    expected = [[-((time - at) ** 2) / 8 for at in (1, 5, 10)] for time in (4.5, 7.5)]
     assert_close(scores, torch.tensor([[expected]]))
 
 
