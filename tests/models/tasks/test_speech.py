@@ -11,13 +11,20 @@ from models.layers.dropout import use_generator
 from models.networks.registry import WrongFamilyError, build_network
 from models.plan.plan import TrainingSettings
 from models.settings.seq2seq import Seq2SeqSettings
+from models.settings.voice import TransformerTtsSettings
 from models.tasks.metrics import Counts
 from models.tasks.registry import task_named
 from models.tasks.speech import Speech
 from models.tasks.speech_examples import SpeechBatch, SpeechClip, SpeechExamples
-from models.tasks.speech_losses import guided_loss, mel_loss, stop_loss
+from models.tasks.speech_losses import (
+    duration_loss,
+    forward_sum_loss,
+    guided_loss,
+    mel_loss,
+    stop_loss,
+)
 from models.tasks.unusable_examples import UnusableExamplesError
-from tests.models.tiny_voice import TINY, clips, noise, voice
+from tests.models.tiny_voice import ALIGNED, TINY, clips, noise, voice
 
 TASK = Speech()
 TRAINING = TrainingSettings(learning_rate=0.1, batch_size=3)
@@ -101,8 +108,45 @@ def test_the_loss_is_the_sum_of_its_four_parts() -> None:
     assert (count, state) == (10, None)
 
 
-def test_gradients_do_not_come_from_padding() -> None:
-    network = voice()
+def test_with_an_aligner_the_loss_has_where_the_text_is_in_the_clip_in_place_of_the_guide() -> None:
+    network = voice(msgspec.structs.replace(ALIGNED, guide_strength=3.0))
+    batch = SpeechBatch.of(clips((6, 4), (8, 7)), [0, 1])
+
+    loss, _, _ = TASK.loss(network, batch, None)
+
+    right = (batch.frames + 5.5) / 2
+    mask = torch.arange(8) < torch.tensor([[6], [8]])
+    prediction = network(batch.texts, right, mask)
+    assert prediction.alignment is not None
+    weights, found, predicted = prediction.alignment
+    expected = (
+        mel_loss(prediction.before, right, mask)
+        + mel_loss(prediction.after, right, mask)
+        + stop_loss(prediction.stop, torch.tensor([3, 4]))
+        + forward_sum_loss(weights, torch.tensor([6, 8]), torch.tensor([4, 7]))
+        + 0.1 * duration_loss(predicted, found, torch.tensor([4, 7]))
+    )
+    assert_close(loss, expected)
+
+
+@pytest.mark.parametrize("length", [(2, 1), (2, 12), (64, 1), (64, 12)])
+def test_clips_far_too_short_or_long_for_their_text_leave_gradients_finite(
+    length: tuple[int, int],
+) -> None:
+    network = voice(ALIGNED).train()
+    use_generator(network, draws())
+
+    loss, _, _ = TASK.loss(network, SpeechBatch.of(clips(length), [0]), None)
+    loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
+
+    for name, parameter in network.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+
+
+@pytest.mark.parametrize("settings", [TINY, ALIGNED], ids=["attention", "aligner"])
+def test_gradients_do_not_come_from_padding(settings: TransformerTtsSettings) -> None:
+    network = voice(settings)
     batch = SpeechBatch.of(clips((6, 4), (4, 7)), [0, 1])
     filled = SpeechBatch(batch.texts, batch.frames.clone(), batch.text_counts, batch.frame_counts)
     filled.frames[1, 4:] = 1e3

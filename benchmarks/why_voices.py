@@ -1,0 +1,264 @@
+"""Show why several voices that learn together are understood or not: by place, and by own frames.
+
+One learner has the clips of the voices that `sotto-simulate voice-start` has; networks that differ
+in one thing at a time learn from them for as many passes each. A recogniser that learnt from the
+same clips then reads the held-out ones, said twice: with the true frames before each step and at
+the true pace (*taught*), as in training, and as a voice speaks, from the text alone (*alone*).
+
+    python -m benchmarks.why_voices --data DATA --work WORK --out docs/results
+
+A command that was stopped goes on from WORK, by the pass. Figures (``--json`` prints them as one
+object), for each recipe:
+
+    RECIPE_taught   Character error rate when taught.
+    RECIPE_alone    Character error rate alone.
+    RECIPE_ended    Share of texts that the voice ended by itself.
+    real            Character error rate on the clips themselves.
+
+``--quick`` has 24 sentences a voice and 2 passes: mechanics. Needs the extra speech-demo; DATA
+holds ``reddit_goemotions``.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import torch
+from torch import Tensor
+
+from benchmarks.parts.figures import benchmark_parser, show_figures
+from benchmarks.tables.report import BY_HAND
+from edge_client.descent.compute import prepare_compute
+from models.listening.edit_distance import reading_errors
+from models.listening.heard_letters import heard_letters
+from models.listening.recogniser import RecogniserSettings, SpeechRecogniser
+from models.listening.synthesis import synthesise
+from models.networks.flat_parameters import load_parameters
+from models.networks.registry import build_network, voice_network
+from models.networks.voice import TransformerTts
+from models.settings.model import schema_of
+from models.settings.voice import TransformerTtsSettings
+from models.tasks.speech_examples import SpeechClip
+from simulation.config.simulation import config_from, read_tables
+from simulation.listening.recogniser_file import load_recogniser, save_recogniser
+from simulation.listening.recogniser_training import (
+    LabelledMel,
+    TrainingSettings,
+    train_recogniser,
+)
+from simulation.starting.texts import parse_text
+from simulation.starting.voice_clips import VoiceClips, read_voices
+from simulation.starting.voice_training import LearntVoices, VoiceRecipe, learn_voices
+
+NAME = "why-voices"
+PRESET = "speech-espeak"
+_JUDGED_OF_A_VOICE = 4
+_FED = {"aligner_size": 0, "mel_prenet_size": 128, "prenet_dropout": 0.1, "guide_strength": 100.0}
+
+
+class Recipe(NamedTuple):
+    """What is trained.
+
+    Attributes:
+        name: In figures.
+        says: In the table.
+        changes: Settings that differ from the preset's.
+    """
+
+    name: str
+    says: str
+    changes: Mapping[str, float]
+
+
+RECIPES = (
+    Recipe(
+        "published",
+        "attention alone, as published",
+        {**_FED, "prenet_dropout": 0.5, "guide_strength": 1.0},
+    ),
+    Recipe("diagonal", "attention drawn to the diagonal", _FED),
+    Recipe("own", "the same, half of the steps fed own frames", {**_FED, "own_frame_share": 0.5}),
+    Recipe("aligner", "an aligner, no step fed frames", {}),
+)
+
+
+class Heard(NamedTuple):
+    """What the recogniser made of one recipe's voices: three shares."""
+
+    taught: float
+    alone: float
+    ended: float
+
+
+class _Counted:
+    """Letters that were read wrongly, of all."""
+
+    def __init__(self) -> None:
+        self._wrong = self._all = 0
+
+    def add(self, text: str, heard: str) -> None:
+        errors = reading_errors(text, heard)
+        self._wrong += errors.edits
+        self._all += errors.characters
+
+    @property
+    def share(self) -> float:
+        return self._wrong / self._all
+
+
+def main() -> None:
+    """Train every recipe, let the recogniser read them, print and write the figures."""
+    parser = benchmark_parser(__doc__, quick="24 sentences a voice, 2 passes")
+    parser.add_argument("--data", type=Path, required=True, help="folder with reddit_goemotions")
+    parser.add_argument("--work", type=Path, required=True, help="folder to work and go on in")
+    parser.add_argument("--out", type=Path, help=f"folder to write {NAME}.json and .md to")
+    arguments = parser.parse_args()
+    prepare_compute("cpu", threads=1)
+    sentences, passes, epochs = (24, 2, 2) if arguments.quick else (240, 8, 30)
+    clips = read_voices(
+        _settings({}),
+        sentences_per_voice=sentences,
+        texts=[parse_text(f"reddit={arguments.data}")],
+        recordings=(),
+    )
+    judge = _recogniser(arguments.work / "recogniser.safetensors", clips, epochs)
+    heard = {
+        recipe.name: _heard(_trained(recipe, clips, passes, arguments.work), clips, judge)
+        for recipe in RECIPES
+    }
+    figures = {
+        f"{name}_{what}": value
+        for name, found in heard.items()
+        for what, value in found._asdict().items()
+    }
+    figures["real"] = _real(clips, judge)
+    if arguments.out is not None:
+        _write(arguments.out, figures, passes, len(clips.examples))
+    show_figures(figures, "Voices", as_json=arguments.json)
+
+
+def _settings(changes: Mapping[str, float]) -> TransformerTtsSettings:
+    model = config_from(read_tables(PRESET), PRESET).model
+    assert isinstance(model, TransformerTtsSettings)
+    return msgspec.structs.replace(model, **changes)
+
+
+def _trained(
+    recipe: Recipe, clips: VoiceClips, passes: int, work: Path
+) -> tuple[TransformerTts, LearntVoices]:
+    """Return the network after all passes, and the vectors of its voices."""
+    training = config_from(read_tables(PRESET), PRESET).training
+    decay = training.decay and msgspec.structs.replace(training.decay, last_round=passes)
+    described = VoiceRecipe(
+        model=_settings(recipe.changes),
+        training=msgspec.structs.replace(training, batch_size=8, decay=decay),
+        epochs=passes,
+        seed=1,
+        voices=clips.voices,
+        clips_sha256=clips.sha256,
+    )
+    learnt = learn_voices(
+        described,
+        clips,
+        work / f"{recipe.name}.pt",
+        lambda number, loss: print(f"{recipe.name}: pass {number}, loss {loss:.3f}", flush=True),
+    )
+    network = voice_network(build_network(described.model))
+    load_parameters(network, schema_of(described.model), learnt.parameters)
+    return network.eval(), learnt
+
+
+def _recogniser(path: Path, clips: VoiceClips, epochs: int) -> SpeechRecogniser:
+    corpus = f"{clips.sha256}, {epochs} epochs"
+    if path.exists():
+        return load_recogniser(path, corpus=corpus)
+    network = train_recogniser(
+        [
+            LabelledMel(str(place), clip.frames.t().contiguous(), _text(clip))
+            for place, clip in enumerate(map(clips.examples.clip, range(len(clips.examples))))
+        ],
+        network=RecogniserSettings(),
+        training=TrainingSettings(epochs=epochs),
+        epoch_finished=lambda epoch, loss: print(
+            f"recogniser: epoch {epoch}, loss {loss:.3f}", flush=True
+        ),
+    )
+    save_recogniser(path, network, corpus=corpus)
+    return network
+
+
+def _heard(
+    trained: tuple[TransformerTts, LearntVoices], clips: VoiceClips, judge: SpeechRecogniser
+) -> Heard:
+    network, learnt = trained
+    taught, alone, ended = _Counted(), _Counted(), []
+    for place, clip in _judged(clips):
+        assert network.speaker is not None
+        network.speaker.vector.data.copy_(learnt.vectors[place])
+        text = heard_letters(_text(clip))
+        taught.add(text, judge.read(_taught(network, clip)))
+        spoken = synthesise(network, clip.symbols)
+        alone.add(text, judge.read(spoken.mel.t().contiguous()))
+        ended.append(spoken.has_ended)
+    return Heard(taught.share, alone.share, sum(ended) / len(ended))
+
+
+@torch.no_grad()
+def _taught(network: TransformerTts, clip: SpeechClip) -> Tensor:
+    """Return log-mels, ``(mel, frames)``, with the true frames before each step."""
+    everywhere = torch.ones(1, len(clip.frames), dtype=torch.bool)
+    right = network.normalised(clip.frames).unsqueeze(0)
+    prediction = network(clip.symbols.unsqueeze(0), right, everywhere)
+    return network.log_mels(prediction.after)[0].t().contiguous()
+
+
+def _real(clips: VoiceClips, judge: SpeechRecogniser) -> float:
+    counted = _Counted()
+    for _, clip in _judged(clips):
+        counted.add(heard_letters(_text(clip)), judge.read(clip.frames.t().contiguous()))
+    return counted.share
+
+
+def _judged(clips: VoiceClips) -> Iterator[tuple[int, SpeechClip]]:
+    """Yield held-out clips, each with the place of its voice: plain sentences and natural ones."""
+    for place, own in enumerate(clips.held_out):
+        step = -(-len(own) // _JUDGED_OF_A_VOICE)
+        for number in range(0, len(own), step):
+            yield place, own.clip(number)
+
+
+def _text(clip: SpeechClip) -> str:
+    alphabet = _settings({}).text.alphabet
+    return "".join(alphabet[number - 1] for number in clip.symbols.tolist())
+
+
+def _write(out: Path, figures: Mapping[str, float], passes: int, clip_count: int) -> None:
+    command = "python -m benchmarks.why_voices --data DATA --work WORK --out docs/results"
+    document = {"command": command, "passes": passes, "clips": clip_count, "figures": figures}
+    (out / f"{NAME}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    rows = [
+        f"| {recipe.says} | {figures[f'{recipe.name}_taught']:.3f} | "
+        f"{figures[f'{recipe.name}_alone']:.3f} | {figures[f'{recipe.name}_ended']:.0%} |"
+        for recipe in RECIPES
+    ]
+    page = out / f"{NAME}.md"
+    by_hand = page.read_text(encoding="utf-8").partition(BY_HAND)[2] if page.exists() else ""
+    lines = [
+        "# Why several voices are understood, or not",
+        "",
+        f"Made by `{command}`: twelve espeak-ng voices, {clip_count:,} clips, one learner, "
+        f"{passes} passes each, one seed. Character error rate of a recogniser on "
+        f"held-out clips ({figures['real']:.3f} on the clips themselves), taught with the true "
+        "frames and pace as in training, and alone, as a voice speaks.",
+        "",
+        "| recipe | taught | alone | ended by itself |",
+        "| --- | ---: | ---: | ---: |",
+        *rows,
+    ]
+    page.write_text("\n".join(lines) + "\n" + BY_HAND + by_hand, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
