@@ -12,6 +12,7 @@ from torch import Tensor
 from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_set import Clip, read_clip
 from edge_client.datasets.text_set import DatasetError
+from models.listening.voice_print import FEWEST_CLIPS, KnownVoices
 from models.settings.audio import ClipSettings, MelSettings
 from models.sound.mel import log_mel
 from models.text.speech_alphabet import SpeechTextSettings
@@ -19,6 +20,8 @@ from simulation.listening.recogniser_training import LabelledMel
 from simulation.population.deal_speech import hold_out
 
 _ONE_IN = 12
+_FEWEST_SPEAKERS = 2
+_CLIPS_OF_A_PRINT = 12
 
 
 class CorpusSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,6 +93,24 @@ class Corpus:
             raise ValueError(f"clips to listen to must be >= 1, got {count}")
         kept = min(count, len(self.held_out))
         return tuple(self.held_out[place * len(self.held_out) // kept] for place in range(kept))
+
+    def known_voices(self) -> KnownVoices | None:
+        """Return the speakers of the training clips by their first ones; None if it is one alone.
+
+        Raises as ``read``.
+        """
+        by_speaker: dict[str, list[Clip]] = {}
+        for clip in self.train:
+            by_speaker.setdefault(clip.speaker, []).append(clip)
+        known = {name: own for name, own in by_speaker.items() if len(own) >= FEWEST_CLIPS}
+        if len(known) < _FEWEST_SPEAKERS:
+            return None
+        return KnownVoices(
+            {
+                name: [self.read(clip).mel for clip in own[:_CLIPS_OF_A_PRINT]]
+                for name, own in known.items()
+            }
+        )
 
     @property
     def digest(self) -> str:

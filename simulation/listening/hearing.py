@@ -18,6 +18,7 @@ from models.listening.heard_letters import heard_letters
 from models.listening.mel_cepstrum import mel_cepstral_distortion
 from models.listening.recogniser import SpeechRecogniser, check_mel
 from models.listening.time_warping import WarpingPath, warped
+from models.listening.voice_print import KnownVoices
 from models.settings.audio import MelSettings
 from models.sound.mel import SoundError, log_mel
 from simulation.listening.corpus import Real
@@ -46,6 +47,7 @@ class UtteranceFigures(msgspec.Struct, frozen=True, kw_only=True):
         reading: Errors of the recogniser's text.
         diagonality: That of the straightest head, up to 1.
         has_stopped_in_time: Whether a stop ended it within 20 % of the real clip's length.
+        is_speaker: Whether it sounds more like the clip's speaker than like any other.
     """
 
     clip: str
@@ -58,6 +60,7 @@ class UtteranceFigures(msgspec.Struct, frozen=True, kw_only=True):
     reading: ReadingErrors
     diagonality: float | None
     has_stopped_in_time: bool | None
+    is_speaker: bool | None
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,16 @@ class Heard:
 class Listener:
     """A listener that measures utterances, and remembers what could not be measured."""
 
-    def __init__(self, mel: MelSettings, recogniser: SpeechRecogniser, vocoder: Vocoder) -> None:
+    def __init__(
+        self,
+        mel: MelSettings,
+        recogniser: SpeechRecogniser,
+        vocoder: Vocoder,
+        speakers: KnownVoices | None,
+    ) -> None:
+        """Take what makes sound and what judges it; without speakers to tell apart, nobody's."""
         self._missed: dict[str, list[str]] = {}
+        self._speakers = speakers
         self._mel = mel
         self._recogniser = recogniser
         self._vocoder = vocoder
@@ -107,6 +118,7 @@ class Listener:
             reading=reading_errors(heard_letters(real.clip.text), heard),
             diagonality=None if attention is None else diagonality(attention),
             has_stopped_in_time=_has_stopped_in_time(said, real),
+            is_speaker=self._is_speaker(real, mel),
         )
         return Heard(figures, sound, mel, attention)
 
@@ -136,6 +148,10 @@ class Listener:
 
     def _pitch(self, reference: Tensor, sound: Tensor, path: WarpingPath) -> PitchErrors:
         return pitch_errors(pitch_track(reference, self._mel), pitch_track(sound, self._mel), path)
+
+    def _is_speaker(self, real: Real, mel: Tensor) -> bool | None:
+        speakers = self._speakers
+        return None if speakers is None else speakers.nearest(mel) == real.clip.speaker
 
     def _tried(self, measure: str, take: Callable[[], Figure]) -> Figure | None:
         try:

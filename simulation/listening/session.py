@@ -71,7 +71,7 @@ def listen(
     names = [voice.name for voice, _ in everyone]
     if len({*names}) < len(names):
         raise ValueError(f"voices must have different names, got {names}")
-    listener = Listener(corpus.mel, recogniser, vocoder)
+    listener = Listener(corpus.mel, recogniser, vocoder, corpus.known_voices())
     rows, shown = [], []
     for voice, said in everyone:
         heard = [listener.hear(real, voice.say(real)) for real in said]

@@ -24,6 +24,7 @@ class VoiceFigures(msgspec.Struct, frozen=True, kw_only=True):
         stoi: Mean, as are ``pesq`` and ``diagonality``.
         character_error_rate: Edits over characters, of all texts together.
         stop_accuracy: Share of utterances that a stop ended in time.
+        speaker_accuracy: Share of utterances that sound most like their speaker.
     """
 
     voice: str
@@ -38,6 +39,7 @@ class VoiceFigures(msgspec.Struct, frozen=True, kw_only=True):
     character_error_rate: float
     diagonality: float | None
     stop_accuracy: float | None
+    speaker_accuracy: float | None
     utterances: tuple[UtteranceFigures, ...]
 
 
@@ -81,6 +83,7 @@ def voice_figures(voice: str, kind: Kind, heard: Sequence[UtteranceFigures]) -> 
         character_error_rate=sum((own.reading for own in heard), ReadingErrors()).rate,
         diagonality=_mean(own.diagonality for own in heard),
         stop_accuracy=stopped,
+        speaker_accuracy=_mean(own.is_speaker for own in heard),
         utterances=tuple(heard),
     )
 
@@ -97,6 +100,7 @@ _COLUMNS: Sequence[tuple[str, Callable[[VoiceFigures], float | None], str]] = (
     ("CER", lambda row: row.character_error_rate, ".3f"),
     ("diagonality", lambda row: row.diagonality, ".2f"),
     ("stop accuracy", lambda row: row.stop_accuracy, ".0%"),
+    ("speaker", lambda row: row.speaker_accuracy, ".0%"),
 )
 
 
@@ -158,6 +162,10 @@ def _legend() -> Iterable[str]:
     yield (
         "CER may pass 1; diagonality is 1 for attention along the diagonal and 0 for attention "
         f"everywhere; a stop counts within {STOP_TOLERANCE:.0%} of the real clip's length"
+    )
+    yield (
+        "speaker: how many utterances are more like their speaker's training clips, by mean and "
+        "deviation of the cosine coefficients of loud frames, than like anybody else's"
     )
 
 

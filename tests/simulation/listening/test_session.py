@@ -3,7 +3,7 @@ import io
 import re
 import sys
 import wave
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -13,6 +13,8 @@ import soundfile
 import torch
 from torch import Tensor
 
+from edge_client.datasets.sound_file import Sound
+from edge_client.datasets.speech_set import Clip
 from models.listening.recogniser import RecogniserSettings, SpeechRecogniser
 from models.settings.audio import MelSettings
 from simulation.listening.corpus import Corpus, Real
@@ -20,7 +22,7 @@ from simulation.listening.recogniser_training import TrainingSettings, train_rec
 from simulation.listening.session import listen
 from simulation.listening.table import ListeningReport, VoiceFigures
 from simulation.listening.voices import GriffinLim, Kind, Utterance, Voice
-from tests.simulation.listening.stand_ins import HELD_OUT, RATE, corpus
+from tests.simulation.listening.stand_ins import HELD_OUT, RATE, Sung, corpus
 
 VOCODER = GriffinLim(MelSettings(), iterations=4)
 
@@ -117,6 +119,8 @@ def test_every_table_has_its_ceiling_and_floors_in_order_of_worth(
     # Four letters sung at four heights are learnt; the other sentence has other letters.
     assert rows["real clip"].character_error_rate == report.recogniser_error_rate == 0
     assert rows["other sentence"].character_error_rate > 0.4
+    # There is one singer.
+    assert rows["real clip"].speaker_accuracy is None
 
 
 @pytest.mark.slow
@@ -256,3 +260,56 @@ def test_clips_to_listen_to_are_spread_over_all(sung: Corpus) -> None:
     assert len(sung.listened_to(9)) == 2
     with pytest.raises(ValueError, match="must be >= 1, got 0"):
         sung.listened_to(0)
+
+
+@dataclass(frozen=True)
+class Impostor:
+    """Say everything with the voice of one clip."""
+
+    mel: Tensor
+    name: str = "impostor"
+    kind: Kind = "voice"
+
+    def say(self, real: Real) -> Utterance:
+        del real
+        return Utterance(self.mel)
+
+
+@dataclass(frozen=True)
+class Muffled:
+    """A singer behind a curtain, who sings what another one sings."""
+
+    words: str
+
+    @property
+    def label(self) -> str:
+        return f"muffled {self.words}"
+
+    def stated_s(self) -> float | None:
+        return Sung(self.words).stated_s()
+
+    def read(self) -> Sound:
+        samples = Sung(self.words).read().channels
+        smoothed = np.convolve(samples[:, 0], np.ones(12) / 12, mode="same")
+        return Sound(smoothed[:, np.newaxis].astype(np.float32), RATE)
+
+
+@pytest.mark.slow
+def test_an_utterance_is_its_speakers_or_somebody_elses(
+    sung: Corpus, recogniser: SpeechRecogniser, tmp_path: Path
+) -> None:
+    def muffled(clip: Clip) -> Clip:
+        assert isinstance(clip.sound, Sung)
+        return Clip(clip.name.replace("anna", "ben"), "ben", clip.text, Muffled(clip.sound.words))
+
+    both = replace(
+        sung,
+        train=(*sung.train, *map(muffled, sung.train)),
+        held_out=(*sung.held_out, *map(muffled, sung.held_out)),
+    )
+    behind = both.read(both.held_out[-1]).mel
+
+    rows = by_name(heard(both, recogniser, tmp_path, Impostor(behind), clip_count=4))
+
+    assert rows["real clip"].speaker_accuracy == 1
+    assert rows["impostor"].speaker_accuracy == 0.5

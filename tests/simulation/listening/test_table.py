@@ -14,6 +14,7 @@ def utterance(  # one figure each, so that a test can vary it
     hertz_squares: float | None = None,
     stopped: bool | None = None,
     stoi: float | None = None,
+    is_speaker: bool | None = None,
 ) -> UtteranceFigures:
     pitch = None
     if hertz_squares is not None:
@@ -31,6 +32,7 @@ def utterance(  # one figure each, so that a test can vary it
         reading=ReadingErrors(edits=edits, characters=characters),
         diagonality=None,
         has_stopped_in_time=stopped,
+        is_speaker=is_speaker,
     )
 
 
@@ -41,11 +43,12 @@ def test_figures_of_utterances_become_those_of_a_voice() -> None:
         [
             utterance(mcd_db=4.0, edits=1, characters=10, hertz_squares=400.0, stopped=True),
             utterance(mcd_db=6.0, edits=8, characters=20, hertz_squares=0.0, stopped=False),
-            utterance(mcd_db=8.0, stoi=0.5),
+            utterance(mcd_db=8.0, stoi=0.5, is_speaker=True),
+            utterance(mcd_db=6.0, characters=0, is_speaker=False),
         ],
     )
 
-    assert figures.clips == 3
+    assert figures.clips == 4
     assert figures.mcd_db == pytest.approx(6.0)
     assert figures.character_error_rate == pytest.approx(9 / 40)
     assert figures.f0_rmse_hz == pytest.approx((400 / 8) ** 0.5)
@@ -53,6 +56,7 @@ def test_figures_of_utterances_become_those_of_a_voice() -> None:
     assert figures.stop_accuracy == pytest.approx(1 / 2)
     assert figures.stoi == pytest.approx(0.5)
     assert figures.pesq is None
+    assert figures.speaker_accuracy == pytest.approx(1 / 2)
 
 
 def report(recogniser_error_rate: float = 0.0125) -> ListeningReport:
@@ -71,7 +75,7 @@ def test_a_table_says_what_it_is_of() -> None:
 
     assert lines[0] == "# Listening to espeak"
     assert "0.013 on all 64" in lines[2]
-    assert lines[6] == "| stage 1 | voice | 4.00 | – | – | – | – | – | 0.300 | – | 100% |"
+    assert lines[6] == "| stage 1 | voice | 4.00 | – | – | – | – | – | 0.300 | – | 100% | – |"
     assert lines[4].count("|") == lines[5].count("|") == lines[6].count("|")
     assert "- PESQ was not measured: pesq is missing" in lines
 
