@@ -8,7 +8,7 @@ from pathlib import Path
 
 import models.data
 
-SHIPPED_STARTS = ("english",)
+SHIPPED_STARTS = ("english", "voices")
 
 
 def shipped_start(start_from: str) -> Path | None:

@@ -9,16 +9,20 @@ import models.data
 from models.compression.packed_model import packed_digest, read_packed
 from server.config.federation import parse_config, preset_text
 from server.config.plans import make_plan
+from server.config.shipped_starts import SHIPPED_STARTS
 from server.releases.starting_model import starting_parameters
 
-SHIPPED = Path(models.data.__file__).parent / "english-start.sotto"
+DATA = Path(models.data.__file__).parent
+SHIPPED = DATA / "english-start.sotto"
 
 
-def test_the_card_names_the_digest_and_the_size_of_the_file() -> None:
-    card = SHIPPED.with_suffix(".md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("start", [f"{name}-start.sotto" for name in SHIPPED_STARTS])
+def test_the_card_names_the_digest_and_the_size_of_the_file(start: str) -> None:
+    file = DATA / start
+    card = file.with_suffix(".md").read_text(encoding="utf-8")
 
-    assert hashlib.sha256(SHIPPED.read_bytes()).hexdigest() in card
-    assert f"{SHIPPED.stat().st_size:,} bytes" in card
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in card
+    assert f"{file.stat().st_size:,} bytes" in card
 
 
 @pytest.mark.parametrize("preset", ["keyboard", "keyboard-central"])

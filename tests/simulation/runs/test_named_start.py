@@ -5,13 +5,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_array_equal
 from torch.testing import assert_close
 
+import models.data
 from models.compression.packed_model import read_packed
-from models.plan.plan import VocabularySettings
+from models.plan.plan import VocabularySettings, released_schema
 from models.settings.model import GruLmSettings, schema_of
 from models.text.vocabulary import shipped_vocabulary
+from models.vector.codec import named_tensors
+from server.config.plans import make_plan
 from server.releases.files import read_release
+from server.releases.starting_model import starting_parameters
 from simulation.config.overrides import parse_override
 from simulation.config.simulation import config_from, read_tables, with_settings
 from simulation.population.population import TextPopulation
@@ -56,3 +61,19 @@ def test_a_run_under_a_guarantee_begins_with_the_shipped_start(
         atol=1e-6,
         rtol=0,
     )
+
+
+def test_voices_begin_with_the_shipped_start_and_a_vector_of_nobody() -> None:
+    config = config_from(read_tables("speech-espeak"), "speech-espeak")
+    plan = make_plan(config, "0" * 32, cohort_size=1)
+    packed = read_packed(Path(models.data.__file__).parent / "voices-start.sotto")
+    model = packed.description.model
+    named = named_tensors(schema_of(model), packed.parameters)
+
+    begun = named_tensors(released_schema(plan), starting_parameters(config, plan).numpy())
+
+    assert config.start_from == "voices"
+    assert set(named) - set(begun) == {"speaker.vector"}
+    assert not named["speaker.vector"].any()
+    for name, tensor in begun.items():
+        assert_array_equal(tensor, named[name])
