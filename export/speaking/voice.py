@@ -198,25 +198,32 @@ class Voice:
         else:
             stream = SoundStream(self.settings, self._graphs.finish, self._vocoder, speed=speed)
         has_ended = False
-        for step in self._steps(said, most, draws):
-            has_ended = bool(step.stop[0] > 0)
+        for step, is_done in self._steps(said, most, draws):
+            has_ended = is_done
             sound = stream.add(step.frames)
             if len(sound):
                 yield Piece(sound, None)
         pause = 0 if is_last else round(PAUSE_S / speed * self.sample_rate_hz)
         yield Piece(np.pad(stream.end(), (0, pause)), Said(said, stream.log_mels, has_ended))
 
-    def _steps(self, said: str, most: int, draws: np.random.Generator) -> Iterator[Made]:
-        """Yield steps until the voice stops, or has taken the most."""
+    def _steps(
+        self, said: str, most: int, draws: np.random.Generator
+    ) -> Iterator[tuple[Made, bool]]:
+        """Yield steps until the voice stops, or has taken the most; and whether each is the last.
+
+        A voice with an aligner stops where the durations of its characters end.
+        """
         graphs = self._graphs
         memory = graphs.read(np.array([encode_speech(said, self.settings.text)]))
+        spoken = None
         if MIDDLES in memory:
-            most = min(most, self.settings.most_steps(float(memory[MIDDLES].numpy()[0, -1])))
+            spoken = self.settings.spoken_steps(memory[MIDDLES].numpy()[0].tolist())
         past, frame = graphs.fresh_past(), np.zeros((1, graphs.mel_count), dtype=np.float32)
-        for _ in range(most):
+        for place in range(most):
             step = graphs.step(memory, past, frame, self._kept(draws))
-            yield step
-            if step.stop[0] > 0:
+            is_last = bool(step.stop[0] > 0) if spoken is None else place + 1 == spoken
+            yield step, is_last
+            if is_last:
                 return
             past, frame = step.past, step.frames[:, -1]
 

@@ -31,7 +31,8 @@ class Spoken:
         mel: Log-mels after the post-net, float32, shape ``(frames, mel)``.
         attention: Where each step looked in the text, shape ``(blocks, heads, steps, text)``; rows
             add up to 1.
-        has_ended: Whether the voice stopped by itself; False if it was cut off.
+        has_ended: Whether the voice stopped by itself, by its stop or where the durations of its
+            characters end; False if it was cut off.
     """
 
     mel: Tensor
@@ -99,8 +100,9 @@ def _steps(network: TransformerTts, memory: Memory, most: int) -> Iterator[_Step
     held = [block.cross_attention.keys_values(memory.values) for block in blocks]
     past: list[KeysValues | None] = [None] * len(blocks)
     factor = network.settings.reduction_factor
+    spoken = None
     if memory.durations is not None:
-        most = min(most, network.settings.most_steps(float(middles(memory.durations)[0, -1])))
+        spoken = network.settings.spoken_steps(middles(memory.durations)[0].tolist())
     fed = memory.values.new_zeros(1, 1, network.settings.mel.mel_count)
     for place in range(most):
         values = network.decoder_position(network.entering(fed), place)
@@ -110,7 +112,7 @@ def _steps(network: TransformerTts, memory: Memory, most: int) -> Iterator[_Step
             looks.append(look)
         frames, stop = network.made(network.decoder_norm(values))
         fed = frames[:, -1:]
-        is_last = float(stop) > 0
+        is_last = float(stop) > 0 if spoken is None else place + 1 == spoken
         yield _Step(frames, torch.cat(looks), is_last)
         if is_last:
             return

@@ -8,6 +8,7 @@ References:
 """
 
 import math
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 
 from models.settings.audio import ClipSettings, MelSettings
@@ -43,9 +44,6 @@ MOST_LOG = 4.0
 
 PLACE_DEVIATION_FRAMES = 2.0
 """How far attention may be from the middle of a character, with an aligner: a deviation."""
-
-LONGEST_SHARE = 1.25
-"""Part of its predicted length after which a voice with an aligner is cut off."""
 
 _SIZES = (
     *("hidden_size", "head_count", "layer_count", "feedforward_size", "reduction_factor"),
@@ -163,12 +161,16 @@ class TransformerTtsSettings(Family, frozen=True, kw_only=True, tag="transformer
         """Return the steps that make so many frames, the last one perhaps in part."""
         return -(-frame_count // self.reduction_factor)
 
-    def most_steps(self, last_middle: float) -> int:
-        """Return the steps after which a voice is cut off, from its last character's middle.
+    def spoken_steps(self, middles: Iterable[float]) -> int:
+        """Return the steps that a text takes a voice with an aligner, at least one.
 
-        ``last_middle`` is in frames from the start, as the voice predicts it.
+        ``middles`` are those of its characters, in frames from the start, as the voice predicts
+        them: each is as far from its character's end as from the one before.
         """
-        return min(self.longest_steps, self.steps_of(math.ceil(LONGEST_SHARE * last_middle) + 1))
+        end = 0.0
+        for middle in middles:
+            end = 2 * middle - end
+        return max(1, self.steps_of(round(end)))
 
     def schema(self) -> Schema:
         """Return the tensors in state-dict order, every one ``shared``."""

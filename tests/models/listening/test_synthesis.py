@@ -78,7 +78,7 @@ def test_a_voice_that_does_not_stop_is_cut_off_at_the_longest_clip() -> None:
     assert spoken.mel.shape == (64, 5)
 
 
-def test_a_voice_with_an_aligner_is_cut_off_past_the_length_that_it_predicts() -> None:
+def test_a_voice_with_an_aligner_ends_where_its_characters_do() -> None:
     network = never_stopping(voice(ALIGNED))
     assert network.durations is not None
     with torch.no_grad():
@@ -87,10 +87,12 @@ def test_a_voice_with_an_aligner_is_cut_off_past_the_length_that_it_predicts() -
 
     spoken = synthesise(network, TEXT)
 
-    # Six characters of 4 frames each: the last one's middle is at 22, and 1.25 times as many frames
-    # are 28, one more 29: 15 steps of two.
-    assert not spoken.has_ended
-    assert spoken.mel.shape == (30, 5)
+    # Six characters of 4 frames each, two frames a step.
+    assert spoken.has_ended
+    assert spoken.mel.shape == (24, 5)
+    cut = synthesise(network, TEXT, longest_steps=11)
+    assert not cut.has_ended
+    assert cut.mel.shape == (22, 5)
     straight = spoken.attention.mean((0, 1)).argmax(1)
     assert bool((straight.diff() >= 0).all())
     assert {0, 5} <= set(straight.tolist())
