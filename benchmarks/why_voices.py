@@ -31,7 +31,7 @@ from torch import Tensor
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from benchmarks.tables.report import BY_HAND
 from edge_client.descent.compute import prepare_compute
-from models.listening.edit_distance import reading_errors
+from models.listening.edit_distance import ReadingErrors, reading_errors
 from models.listening.heard_letters import heard_letters
 from models.listening.recogniser import RecogniserSettings, SpeechRecogniser
 from models.listening.synthesis import synthesise
@@ -50,7 +50,12 @@ from simulation.listening.recogniser_training import (
 )
 from simulation.starting.texts import parse_text
 from simulation.starting.voice_clips import VoiceClips, read_voices
-from simulation.starting.voice_training import LearntVoices, VoiceRecipe, learn_voices
+from simulation.starting.voice_training import (
+    LearntVoices,
+    VoiceRecipe,
+    learn_voices,
+    over_passes,
+)
 
 NAME = "why-voices"
 PRESET = "speech-espeak"
@@ -90,22 +95,6 @@ class Heard(NamedTuple):
     taught: float
     alone: float
     ended: float
-
-
-class _Counted:
-    """Letters that were read wrongly, of all."""
-
-    def __init__(self) -> None:
-        self._wrong = self._all = 0
-
-    def add(self, text: str, heard: str) -> None:
-        errors = reading_errors(text, heard)
-        self._wrong += errors.edits
-        self._all += errors.characters
-
-    @property
-    def share(self) -> float:
-        return self._wrong / self._all
 
 
 def main() -> None:
@@ -150,10 +139,9 @@ def _trained(
 ) -> tuple[TransformerTts, LearntVoices]:
     """Return the network after all passes, and the vectors of its voices."""
     training = config_from(read_tables(PRESET), PRESET).training
-    decay = training.decay and msgspec.structs.replace(training.decay, last_round=passes)
     described = VoiceRecipe(
         model=_settings(recipe.changes),
-        training=msgspec.structs.replace(training, batch_size=8, decay=decay),
+        training=over_passes(training, passes, batch_size=8, learning_rate=training.learning_rate),
         epochs=passes,
         seed=1,
         voices=clips.voices,
@@ -193,16 +181,16 @@ def _heard(
     trained: tuple[TransformerTts, LearntVoices], clips: VoiceClips, judge: SpeechRecogniser
 ) -> Heard:
     network, learnt = trained
-    taught, alone, ended = _Counted(), _Counted(), []
+    taught, alone, ended = ReadingErrors(), ReadingErrors(), []
     for place, clip in _judged(clips):
         assert network.speaker is not None
         network.speaker.vector.data.copy_(learnt.vectors[place])
         text = heard_letters(_text(clip))
-        taught.add(text, judge.read(_taught(network, clip)))
+        taught += reading_errors(text, judge.read(_taught(network, clip)))
         spoken = synthesise(network, clip.symbols)
-        alone.add(text, judge.read(spoken.mel.t().contiguous()))
+        alone += reading_errors(text, judge.read(spoken.mel.t().contiguous()))
         ended.append(spoken.has_ended)
-    return Heard(taught.share, alone.share, sum(ended) / len(ended))
+    return Heard(taught.rate, alone.rate, sum(ended) / len(ended))
 
 
 @torch.no_grad()
@@ -215,10 +203,11 @@ def _taught(network: TransformerTts, clip: SpeechClip) -> Tensor:
 
 
 def _real(clips: VoiceClips, judge: SpeechRecogniser) -> float:
-    counted = _Counted()
+    errors = ReadingErrors()
     for _, clip in _judged(clips):
-        counted.add(heard_letters(_text(clip)), judge.read(clip.frames.t().contiguous()))
-    return counted.share
+        heard = judge.read(clip.frames.t().contiguous())
+        errors += reading_errors(heard_letters(_text(clip)), heard)
+    return errors.rate
 
 
 def _judged(clips: VoiceClips) -> Iterator[tuple[int, SpeechClip]]:

@@ -20,7 +20,7 @@ STOP_WEIGHT = 5.0
 """How much more the one step that is the last counts than another."""
 
 DURATION_WEIGHT = 0.1
-"""What durations count in the loss: at 1 their gradient is ten times that of the spectrogram."""
+"""What durations count in the loss: at 1 their gradient outweighs that of the spectrogram."""
 
 _LOG_BLANK = -1.0
 

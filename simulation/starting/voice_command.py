@@ -21,7 +21,12 @@ from simulation.figures.progress import tell
 from simulation.starting.steps_bar import StepsBar
 from simulation.starting.texts import NamedRecordings, NamedText
 from simulation.starting.voice_clips import VoiceClips, read_voices
-from simulation.starting.voice_training import LearntVoices, VoiceRecipe, learn_voices
+from simulation.starting.voice_training import (
+    LearntVoices,
+    VoiceRecipe,
+    learn_voices,
+    over_passes,
+)
 
 _RECIPE_FILE = "start.json"
 _CHECKPOINT_FILE = "checkpoint.pt"
@@ -106,13 +111,11 @@ def _recipe(request: VoiceRequest) -> tuple[VoiceRecipe, VoiceClips]:
         texts=request.texts,
         recordings=request.recordings,
     )
-    training = msgspec.structs.replace(
+    training = over_passes(
         config.training,
+        request.epochs,
         batch_size=request.batch_size,
         learning_rate=request.learning_rate,
-        decay=msgspec.structs.replace(config.training.decay, last_round=request.epochs)
-        if config.training.decay
-        else None,
     )
     recipe = VoiceRecipe(
         model=model,

@@ -57,6 +57,16 @@ class VoiceRecipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     clips_sha256: str
 
 
+def over_passes(
+    training: TrainingSettings, passes: int, *, batch_size: int, learning_rate: float
+) -> TrainingSettings:
+    """Return a preset's training as a start takes it: steps fall, if they do, until the end."""
+    decay = training.decay and msgspec.structs.replace(training.decay, last_round=passes)
+    return msgspec.structs.replace(
+        training, batch_size=batch_size, learning_rate=learning_rate, decay=decay
+    )
+
+
 class LearntVoices(NamedTuple):
     """A network after its last pass.
 
