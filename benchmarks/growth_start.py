@@ -32,6 +32,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
+from benchmarks.tables.speech import AS_PUBLISHED
 from edge_client.descent.compute import prepare_compute
 from models.networks.flat_parameters import load_parameters
 from models.networks.grown_layers import grow
@@ -56,6 +57,7 @@ LARGEST_CHANGE = 1e-6
 BATCH_SIZE = 64
 
 _VOICE = (
+    *AS_PUBLISHED,
     "model.layer_count=4",
     "training.decay={last_round=24, final_share=0.05}",
     "rounds.cap=24",

@@ -43,12 +43,11 @@ Figures (``--json`` prints them as one object; times are medians, ``_p99`` besid
                      2.4 M parameters, and 60 iterations of Griffin-Lim in numpy.
 
 One thread on each side; the sides take turns, a hundred steps each, or one sentence each, of which
-there are few: their ``_p99`` is next to the slowest. ``--only`` leaves the rest
-out. Voices are untrained (`benchmarks.parts.speaking`), which changes neither sizes nor times. The
-GRU is that of
-`benchmarks.export`, trained for one client's round on the manual inside CPython, and the text is
-the manual's test split; ``--source`` takes a trained model, ``--dataset`` with ``--data`` takes
-other text.
+there are few: their ``_p99`` is next to the slowest. ``--only`` leaves the rest out. Voices are
+untrained (`benchmarks.parts.speaking`), which changes no sizes and no time of a second of sound.
+The GRU is that of `benchmarks.export`, trained for one client's round on the manual inside CPython,
+and the text is the manual's test split; ``--source`` takes a trained model, ``--dataset`` with
+``--data`` takes other text.
 The people's attention is made by a hypernetwork that nobody trained: sizes and times are the same.
 """
 

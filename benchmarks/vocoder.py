@@ -26,9 +26,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
+from edge_client.datasets.clip_sound import read_clip
 from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech.espeak import VOICES, espeak_recordings
-from edge_client.datasets.speech_set import Clip, gather, read_clip
+from edge_client.datasets.speech_set import Clip, gather
 from edge_client.descent.compute import prepare_compute
 from models.settings.vocoder import VocoderSettings
 from models.sound.mel import log_mel

@@ -1,9 +1,11 @@
-"""Show why several voices that learn together are understood or not: by place, and by own frames.
+"""Show why several voices that learn together are understood or not, one thing at a time.
 
 One learner has the clips of the voices that `sotto-simulate voice-start` has; networks that differ
-in one thing at a time learn from them for as many passes each. A recogniser that learnt from the
-same clips then reads the held-out ones, said twice: with the true frames before each step and at
-the true pace (*taught*), as in training, and as a voice speaks, from the text alone (*alone*).
+in how attention finds its place, in which frames a step is fed, or in what they read (letters or
+espeak-ng's phonemes) learn from them for as many passes each; one learns for three times as many,
+and one is the mean of a client for each voice. A recogniser that learnt from the same clips then
+reads the held-out ones, said twice: with the true frames before each step and at the true pace
+(*taught*), as in training, and as a voice speaks, from the text alone (*alone*).
 
     python -m benchmarks.why_voices --data DATA --work WORK --out docs/results
 
@@ -29,6 +31,8 @@ import torch
 from torch import Tensor
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
+from benchmarks.parts.voice_federation import averaged_voices
+from benchmarks.parts.voice_phonemes import in_phonemes, letters_of
 from benchmarks.tables.report import BY_HAND
 from edge_client.descent.compute import prepare_compute
 from models.listening.edit_distance import ReadingErrors, reading_errors
@@ -40,7 +44,7 @@ from models.networks.registry import build_network, voice_network
 from models.networks.voice import TransformerTts
 from models.settings.model import schema_of
 from models.settings.voice import TransformerTtsSettings
-from models.tasks.speech_examples import SpeechClip
+from models.tasks.speech_examples import SpeechClip, SpeechExamples
 from simulation.config.simulation import config_from, read_tables
 from simulation.listening.recogniser_file import load_recogniser, save_recogniser
 from simulation.listening.recogniser_training import (
@@ -50,12 +54,7 @@ from simulation.listening.recogniser_training import (
 )
 from simulation.starting.texts import parse_text
 from simulation.starting.voice_clips import VoiceClips, read_voices
-from simulation.starting.voice_training import (
-    LearntVoices,
-    VoiceRecipe,
-    learn_voices,
-    over_passes,
-)
+from simulation.starting.voice_training import VoiceRecipe, learn_voices, over_passes
 
 NAME = "why-voices"
 PRESET = "speech-espeak"
@@ -70,11 +69,17 @@ class Recipe(NamedTuple):
         name: In figures.
         says: In the table.
         changes: Settings that differ from the preset's.
+        times: How many times as many passes as the others.
+        phonemes: Whether it reads those, not letters.
+        averaged: Whether each voice is a client of a federation.
     """
 
     name: str
     says: str
-    changes: Mapping[str, float]
+    changes: Mapping[str, float] = {}
+    times: int = 1
+    phonemes: bool = False
+    averaged: bool = False
 
 
 RECIPES = (
@@ -85,7 +90,10 @@ RECIPES = (
     ),
     Recipe("diagonal", "attention drawn to the diagonal", _FED),
     Recipe("own", "the same, half of the steps fed own frames", {**_FED, "own_frame_share": 0.5}),
-    Recipe("aligner", "an aligner, no step fed frames", {}),
+    Recipe("aligner", "an aligner, no step fed frames"),
+    Recipe("phonemes", "the same, phonemes instead of letters", phonemes=True),
+    Recipe("averaged", "an aligner, twelve clients instead of one learner", averaged=True),
+    Recipe("longer", "an aligner, three times as many passes", times=3),
 )
 
 
@@ -114,7 +122,7 @@ def main() -> None:
     )
     judge = _recogniser(arguments.work / "recogniser.safetensors", clips, epochs)
     heard = {
-        recipe.name: _heard(_trained(recipe, clips, passes, arguments.work), clips, judge)
+        recipe.name: _heard(recipe, clips, passes * recipe.times, judge, arguments.work)
         for recipe in RECIPES
     }
     figures = {
@@ -134,13 +142,16 @@ def _settings(changes: Mapping[str, float]) -> TransformerTtsSettings:
     return msgspec.structs.replace(model, **changes)
 
 
-def _trained(
-    recipe: Recipe, clips: VoiceClips, passes: int, work: Path
-) -> tuple[TransformerTts, LearntVoices]:
-    """Return the network after all passes, and the vectors of its voices."""
+def _voices(
+    recipe: Recipe, clips: VoiceClips, model: TransformerTtsSettings, passes: int, work: Path
+) -> Iterator[TransformerTts]:
+    """Yield each voice's network, as it is after all passes."""
+    if recipe.averaged:
+        yield from averaged_voices(PRESET, clips, passes, work / recipe.name)
+        return
     training = config_from(read_tables(PRESET), PRESET).training
     described = VoiceRecipe(
-        model=_settings(recipe.changes),
+        model=model,
         training=over_passes(training, passes, batch_size=8, learning_rate=training.learning_rate),
         epochs=passes,
         seed=1,
@@ -153,9 +164,12 @@ def _trained(
         work / f"{recipe.name}.pt",
         lambda number, loss: print(f"{recipe.name}: pass {number}, loss {loss:.3f}", flush=True),
     )
-    network = voice_network(build_network(described.model))
-    load_parameters(network, schema_of(described.model), learnt.parameters)
-    return network.eval(), learnt
+    network = voice_network(build_network(model))
+    load_parameters(network, schema_of(model), learnt.parameters)
+    assert network.speaker is not None
+    for vector in learnt.vectors:
+        network.speaker.vector.data.copy_(vector)
+        yield network.eval()
 
 
 def _recogniser(path: Path, clips: VoiceClips, epochs: int) -> SpeechRecogniser:
@@ -164,7 +178,7 @@ def _recogniser(path: Path, clips: VoiceClips, epochs: int) -> SpeechRecogniser:
         return load_recogniser(path, corpus=corpus)
     network = train_recogniser(
         [
-            LabelledMel(str(place), clip.frames.t().contiguous(), _text(clip))
+            LabelledMel(str(place), clip.frames.t().contiguous(), letters_of(clip))
             for place, clip in enumerate(map(clips.examples.clip, range(len(clips.examples))))
         ],
         network=RecogniserSettings(),
@@ -178,18 +192,19 @@ def _recogniser(path: Path, clips: VoiceClips, epochs: int) -> SpeechRecogniser:
 
 
 def _heard(
-    trained: tuple[TransformerTts, LearntVoices], clips: VoiceClips, judge: SpeechRecogniser
+    recipe: Recipe, clips: VoiceClips, passes: int, judge: SpeechRecogniser, work: Path
 ) -> Heard:
-    network, learnt = trained
+    model = _settings(recipe.changes)
+    read, model = in_phonemes(clips, model) if recipe.phonemes else (clips, model)
     taught, alone, ended = ReadingErrors(), ReadingErrors(), []
-    for place, clip in _judged(clips):
-        assert network.speaker is not None
-        network.speaker.vector.data.copy_(learnt.vectors[place])
-        text = heard_letters(_text(clip))
-        taught += reading_errors(text, judge.read(_taught(network, clip)))
-        spoken = synthesise(network, clip.symbols)
-        alone += reading_errors(text, judge.read(spoken.mel.t().contiguous()))
-        ended.append(spoken.has_ended)
+    networks = _voices(recipe, read, model, passes, work)
+    for network, own, letters in zip(networks, read.held_out, clips.held_out, strict=True):
+        for clip, written in zip(_judged(own), _judged(letters), strict=True):
+            text = heard_letters(letters_of(written))
+            taught += reading_errors(text, judge.read(_taught(network, clip)))
+            spoken = synthesise(network, clip.symbols)
+            alone += reading_errors(text, judge.read(spoken.mel.t().contiguous()))
+            ended.append(spoken.has_ended)
     return Heard(taught.rate, alone.rate, sum(ended) / len(ended))
 
 
@@ -204,23 +219,16 @@ def _taught(network: TransformerTts, clip: SpeechClip) -> Tensor:
 
 def _real(clips: VoiceClips, judge: SpeechRecogniser) -> float:
     errors = ReadingErrors()
-    for _, clip in _judged(clips):
-        heard = judge.read(clip.frames.t().contiguous())
-        errors += reading_errors(heard_letters(_text(clip)), heard)
+    for own in clips.held_out:
+        for clip in _judged(own):
+            heard = judge.read(clip.frames.t().contiguous())
+            errors += reading_errors(heard_letters(letters_of(clip)), heard)
     return errors.rate
 
 
-def _judged(clips: VoiceClips) -> Iterator[tuple[int, SpeechClip]]:
-    """Yield held-out clips, each with the place of its voice: plain sentences and natural ones."""
-    for place, own in enumerate(clips.held_out):
-        step = -(-len(own) // _JUDGED_OF_A_VOICE)
-        for number in range(0, len(own), step):
-            yield place, own.clip(number)
-
-
-def _text(clip: SpeechClip) -> str:
-    alphabet = _settings({}).text.alphabet
-    return "".join(alphabet[number - 1] for number in clip.symbols.tolist())
+def _judged(own: SpeechExamples) -> Iterator[SpeechClip]:
+    """Yield some of a voice's held-out clips: plain sentences and natural ones."""
+    return map(own.clip, range(0, len(own), -(-len(own) // _JUDGED_OF_A_VOICE)))
 
 
 def _write(out: Path, figures: Mapping[str, float], passes: int, clip_count: int) -> None:
@@ -237,8 +245,9 @@ def _write(out: Path, figures: Mapping[str, float], passes: int, clip_count: int
     lines = [
         "# Why several voices are understood, or not",
         "",
-        f"Made by `{command}`: twelve espeak-ng voices, {clip_count:,} clips, one learner, "
-        f"{passes} passes each, one seed. Character error rate of a recogniser on "
+        f"Made by `{command}`: twelve espeak-ng voices, {clip_count:,} clips, one learner and "
+        f"{passes} passes where nothing else is said, one seed. Character error rate of a "
+        "recogniser on "
         f"held-out clips ({figures['real']:.3f} on the clips themselves), taught with the true "
         "frames and pace as in training, and alone, as a voice speaks.",
         "",

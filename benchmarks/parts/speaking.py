@@ -1,11 +1,12 @@
 """Let exported voices speak, beside torch: one thread, the sides in turn, no weight trained.
 
-Sizes and times are those of trained voices, but for the end of a sentence: an untrained voice knows
-none, so every sentence is cut off at the same length.
+Sizes and times are those of trained voices, but for the length of a sentence: an untrained voice
+knows no end, or no durations. It is cut off where it would last too long, and time is always that
+of a second of sound.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sized
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ import torch
 from export.faces.family import Precision
 from export.faces.speech import VOCODER_FILE
 from export.parity.checked_graph import build_graphs
-from export.speaking.voice import Voice
+from export.speaking.voice import Piece, Voice
 from export.speaking.voice_graphs import VocoderRunner, VoiceGraphs
 from models.listening.synthesis import synthesise
 from models.networks.flat_parameters import initial_parameters, load_parameters
@@ -54,12 +55,11 @@ def measure_speech(*, quick: bool) -> dict[str, float]:
                 f"{rtf}_torch": _torch_speaking(settings),
             },
             repeats,
-            per_s=1 / SPOKEN_S,
         )
         figures[f"{name}_versus_torch"] = figures[f"{rtf}_torch"] / figures[rtf]
         if settings is paper:
             first = {"first_audio_ms": _first(int8), "first_audio_fp32_ms": _first(fp32)}
-            figures |= _in_turn(first, repeats, per_s=1e3)
+            figures |= _in_turn(first, repeats)
     return figures
 
 
@@ -73,17 +73,16 @@ def _sound(vocoder: VocoderRunner, repeats: int) -> dict[str, float]:
     mel = torch.from_numpy(log_mels).t().unsqueeze(0)
 
     @torch.inference_mode()
-    def by_torch() -> None:
-        sound(mel)
+    def by_torch() -> float:
+        return _seconds(sound(mel)[0])
 
     figures = _in_turn(
         {
-            "vocoder_rtf": lambda: vocoder.sound(log_mels[np.newaxis]),
+            "vocoder_rtf": lambda: _seconds(vocoder.sound(log_mels[np.newaxis])[0]),
             "vocoder_rtf_torch": by_torch,
-            "griffin_lim_rtf": lambda: sound_of_mel(log_mels, settings.mel, draws=draws),
+            "griffin_lim_rtf": lambda: _seconds(sound_of_mel(log_mels, settings.mel, draws=draws)),
         },
         repeats,
-        per_s=1 / SPOKEN_S,
     )
     figures["vocoder_versus_torch"] = figures["vocoder_rtf_torch"] / figures["vocoder_rtf"]
     return figures
@@ -111,15 +110,29 @@ def untrained(settings: ModelSettings) -> np.ndarray:
     return drawn
 
 
-def _speaking(voice: Voice) -> Callable[[], object]:
-    return lambda: list(voice.stream(TEXT, seed=1, longest_s=SPOKEN_S))
+def _speaking(voice: Voice) -> Callable[[], float]:
+    return lambda: sum(_seconds(piece.sound) for piece in _stream(voice))
 
 
-def _first(voice: Voice) -> Callable[[], object]:
-    return lambda: next(voice.stream(TEXT, seed=1, longest_s=SPOKEN_S))
+def _first(voice: Voice) -> Callable[[], float]:
+    """Return what makes the first stretch, whose time counts in milliseconds."""
+
+    def begin() -> float:
+        next(_stream(voice))
+        return 1e-3
+
+    return begin
 
 
-def _torch_speaking(settings: TransformerTtsSettings) -> Callable[[], object]:
+def _stream(voice: Voice) -> Iterator[Piece]:
+    return voice.stream(TEXT, seed=1, longest_s=SPOKEN_S)
+
+
+def _seconds(samples: Sized) -> float:
+    return len(samples) / VocoderSettings().mel.sample_rate_hz
+
+
+def _torch_speaking(settings: TransformerTtsSettings) -> Callable[[], float]:
     """Return what says the same with torch, in inference mode."""
     network = voice_network(build_network(settings))
     load_parameters(network, schema_of(settings), torch.from_numpy(untrained(settings)))
@@ -128,11 +141,11 @@ def _torch_speaking(settings: TransformerTtsSettings) -> Callable[[], object]:
     steps = settings.steps_of(_frames(settings.mel.sample_rate_hz / settings.mel.hop_size))
 
     @torch.inference_mode()
-    def speak() -> None:
+    def speak() -> float:
         said = prepare_speech(TEXT, settings.text).text
         symbols = torch.tensor(encode_speech(said, settings.text))
         mel = synthesise(network, symbols, generator=draws, longest_steps=steps).mel
-        sound(mel.t().unsqueeze(0))
+        return _seconds(sound(mel.t().unsqueeze(0))[0])
 
     return speak
 
@@ -141,25 +154,23 @@ def _frames(frames_per_s: float) -> int:
     return round(SPOKEN_S * frames_per_s)
 
 
-def _in_turn(
-    sides: dict[str, Callable[[], object]], repeats: int, *, per_s: float
-) -> dict[str, float]:
+def _in_turn(sides: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, float]:
     """Return each side's median and 99th percentile, after one turn that does not count.
 
     Args:
-        sides: Calls to time, by the name of their figure.
+        sides: Calls to time, by the name of their figure; they return what a time is divided by,
+            such as the seconds of sound that were made.
         repeats: Turns that count.
-        per_s: One second in the figures' unit.
     """
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for turn in range(repeats + 1):
         for name, work in sides.items():
             started = time.perf_counter()
-            work()
+            made = work()
             if turn:
-                seconds[name].append(time.perf_counter() - started)
+                seconds[name].append((time.perf_counter() - started) / made)
     return {
-        f"{name}{suffix}": per_s * float(np.percentile(taken, percent))
+        f"{name}{suffix}": float(np.percentile(taken, percent))
         for name, taken in seconds.items()
         for suffix, percent in (("", 50), ("_p99", 99))
     }

@@ -50,6 +50,8 @@ class TableDefinition:
         fractions: Figures that are told as a part of each reference's, such as bytes.
         settings: Changes to the preset for every row and for the baselines.
         setting: Name of the number that ``Row.x`` is, or None.
+        kept_every: Every so manyth round's model stays in a run's folder until it is measured; 0
+            for none but the last.
         may_be_lost: Whether a run that cannot go on, such as one whose clients all diverge, stands
             in the table without figures; else it ends the command.
     """
@@ -64,6 +66,7 @@ class TableDefinition:
     fractions: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     setting: str | None = None
+    kept_every: int = 0
     may_be_lost: bool = False
 
     @property

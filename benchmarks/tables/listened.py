@@ -24,6 +24,11 @@ HEARD = ("mcd_db", "character_error_rate", "stop_accuracy", "diagonality")
 _SOON = ("rounds_to_level", "train_s_to_level")
 FIGURES = ("test_mel_l1", *HEARD, "train_s", "megabytes", *_SOON)
 
+UNDERSTOOD = 0.2
+"""Character error rate at which a voice counts as understood."""
+_UNDERSTOOD = ("understood", "rounds_to_understood", "train_s_to_understood")
+SPEAKING = ("test_mel_l1", *HEARD, "train_s", "megabytes", *_UNDERSTOOD)
+
 
 def listen_once(table: TableDefinition, folder: Path, data: Path | None, final: Figures) -> Outcome:
     """Return a finished run's figures with what its voice sounds like, what it took and sent.
@@ -46,14 +51,16 @@ def listen_once(table: TableDefinition, folder: Path, data: Path | None, final: 
         )
         listen_to_run(folder, data, request)
     report = msgspec.json.decode(path.read_bytes(), type=ListeningReport)
-    voice = [row for row in report.voices if row.kind == "voice"][-1]
+    voices = [row for row in report.voices if row.kind == "voice"]
+    kept = sorted(int(path.name) for path in (folder / "releases").glob("[0-9]*"))
     rounds = read_metrics(folder)
     # Under a guarantee a round tells no bytes.
     sent = sum(float(rounds[-1].get(way) or 0) for way in ("bytes_down", "bytes_up"))
     return Outcome(
         final={
             **final,
-            **_heard(voice),
+            **_heard(voices[-1]),
+            **_understood(dict(zip(kept, voices, strict=True)), rounds),
             "train_s": sum(float(row["round_s"] or 0) for row in rounds),
             "megabytes": sent / 1e6 if sent else None,
         },
@@ -100,6 +107,18 @@ def write_listened(
 
 def _heard(voice: VoiceFigures) -> Figures:
     return {name: getattr(voice, name) for name in HEARD}
+
+
+def _understood(voices: Mapping[int, VoiceFigures], rounds: Sequence[Figures]) -> Figures:
+    """Return whether a voice of those listened to is understood, 1 or 0, and how soon one is.
+
+    The mean of ``understood`` is the share of seeds that the means of the other two are over.
+    """
+    for number, row in voices.items():
+        if row.character_error_rate <= UNDERSTOOD:
+            taken = sum(float(own["round_s"] or 0) for own in rounds if round_of(own) <= number)
+            return dict(zip(_UNDERSTOOD, (1, number, taken), strict=True))
+    return {_UNDERSTOOD[0]: 0}
 
 
 def _followed(run: RunRecord) -> list[tuple[int, float, float]]:

@@ -155,6 +155,7 @@ class Maker:
             self._folder(name, row, tables),
             RunOptions(
                 worker_count=self._place.worker_count,
+                kept_every=table.kept_every,
                 together=self._together,
                 device=self._place.device,
             ),

@@ -8,22 +8,26 @@ References:
 """
 
 from benchmarks.tables.definition import Row, TableDefinition
-from benchmarks.tables.listened import FIGURES, FOLLOWED, HEARD
+from benchmarks.tables.listened import FIGURES, FOLLOWED, HEARD, SPEAKING
 
 THREE = (1, 2, 3)
 ROUNDS = 60
 LAYERS = 4
 
-_VOICE = (
-    f"model.layer_count={LAYERS}",
-    "rounds.quorum=1",
-    # As published, attention finds its way alone: the rows are those of the tables' first day.
+AS_PUBLISHED = (
+    'start_from="none"',
+    "training.learning_rate=0.02",
     "model.aligner_size=0",
     "model.guide_strength=100.0",
     "model.mel_prenet_size=128",
     "model.prenet_dropout=0.1",
     "model.own_frame_share=0.5",
 )
+"""The preset from nothing and with attention that finds its way alone, as on the first day."""
+_DEEP = (f"model.layer_count={LAYERS}", "rounds.quorum=1")
+_VOICE = (*_DEEP, *AS_PUBLISHED)
+_ALIGNED = (*_DEEP, 'start_from="none"', "training.learning_rate=0.02")
+"""The preset from nothing, at the step size that its start was learnt with."""
 _LENGTH = (
     f"rounds.cap={ROUNDS}",
     f"training.decay={{last_round={ROUNDS}, final_share=0.05}}",
@@ -71,7 +75,14 @@ def _noisy(noise_multiplier: float, rule: str, *, rounds: int = ROUNDS, clips: i
 
 
 def _table(
-    title: str, rows: tuple[Row, ...], minutes: float, figures: tuple[str, ...], curve: str | None
+    title: str,
+    rows: tuple[Row, ...],
+    minutes: float | None,
+    figures: tuple[str, ...],
+    curve: str | None,
+    *,
+    voice: tuple[str, ...] = _VOICE,
+    kept_every: int = 0,
 ) -> TableDefinition:
     return TableDefinition(
         title=title,
@@ -81,7 +92,8 @@ def _table(
         figures=figures,
         curve=curve,
         references=(),
-        settings=(*_VOICE, *_LENGTH),
+        settings=(*voice, *_LENGTH),
+        kept_every=kept_every,
     )
 
 
@@ -97,12 +109,17 @@ _RULES = {
 }
 CLIPPING_NORM = 5.0
 
+_TOGETHER = (
+    *_pair("1:1:1", _dealt(1, 1, 1), _EQUAL),
+    *_pair("1:2:4", _dealt(1, 2, 4), _EQUAL),
+)
+_ALONE = _pair("standalone", _dealt(1))
+
 TABLES = {
     "feddt": _table(
         "Growth against none, three clients, equal weights",
         (
-            *_pair("1:1:1", _dealt(1, 1, 1), _EQUAL),
-            *_pair("1:2:4", _dealt(1, 2, 4), _EQUAL),
+            *_TOGETHER,
             Row(
                 "DT, 1:1:1, the paper's start",
                 (_dealt(1, 1, 1), _EQUAL, _grows(ROUNDS, start="random")),
@@ -114,10 +131,19 @@ TABLES = {
     ),
     "standalone-dt": _table(
         "Growth against none, one learner with all recordings",
-        _pair("standalone", _dealt(1)),
+        _ALONE,
         45,
         FIGURES,
         FOLLOWED,
+    ),
+    "growth-speaks": _table(
+        "Growth against none, of voices with an aligner",
+        (*_TOGETHER, *_ALONE),
+        None,
+        SPEAKING,
+        FOLLOWED,
+        voice=_ALIGNED,
+        kept_every=10,
     ),
     "speech-noise": _table(
         "Noise on what three clients send: noise multiplier z, attention, clipping at 5",
@@ -134,6 +160,17 @@ TABLES = {
 }
 
 QUICK = {
+    "quick-aligned": TableDefinition(
+        title="The machinery: a small voice with an aligner for four rounds",
+        preset="speech-espeak-one",
+        rows=_pair("1:2", _dealt(1, 2, clips=24), _EQUAL, rounds=4, seeds=(1,)),
+        minutes=1,
+        figures=SPEAKING,
+        curve=FOLLOWED,
+        references=(),
+        settings=(*_ALIGNED, "rounds.cap=4", "evaluation.every_rounds=1"),
+        kept_every=2,
+    ),
     "quick": TableDefinition(
         title="The machinery: a small voice for four rounds",
         preset="speech-espeak-one",
@@ -150,5 +187,5 @@ QUICK = {
             "rounds.cap=4",
             "evaluation.every_rounds=1",
         ),
-    )
+    ),
 }

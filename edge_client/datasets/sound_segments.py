@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from edge_client.datasets.speech_set import Clip, read_clip
+from edge_client.datasets.clip_sound import read_clip
+from edge_client.datasets.speech_set import Clip
 from models.settings.vocoder import VocoderSettings
 from models.tasks.vocoding import cut_segments
 

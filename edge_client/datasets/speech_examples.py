@@ -6,8 +6,9 @@ from functools import lru_cache
 import torch
 from torch.nn import functional
 
+from edge_client.datasets.clip_sound import read_clip
 from edge_client.datasets.sound_file import SoundFile
-from edge_client.datasets.speech_set import Clip, read_clip
+from edge_client.datasets.speech_set import Clip
 from edge_client.datasets.text_set import DatasetError
 from models.settings.voice import TransformerTtsSettings
 from models.sound.mel import SoundError, log_mel

@@ -1,18 +1,16 @@
-"""The form of every speech data set: clips by speaker, whose sound stays on disk until read."""
+"""The form of every speech data set: clips by speaker, whose sound stays on disk until read.
+
+No torch: a device's owner asks too.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch import Tensor
-
 from edge_client.datasets.sound_file import SoundSource
 from edge_client.datasets.text_set import DatasetError
 from models.settings.audio import ClipSettings
-from models.sound.mel import SoundError
-from models.sound.waveform import mono, resample, set_loudness, trim_silence
 from models.text.speech_alphabet import SpeechTextSettings
 from models.text.spoken_numbers import MissingNum2wordsError
 from models.text.spoken_text import SpeechTextError, SpokenText, prepare_speech
@@ -96,27 +94,6 @@ def gather(
     )
 
 
-def read_clip(clip: Clip, settings: ClipSettings, *, sample_rate_hz: int) -> Tensor:
-    """Return a clip as one resampled channel at one loudness, silence cut: float32 ``(samples,)``.
-
-    Raises:
-        DatasetError: If the sound is damaged, not finite, silent, too short or too long.
-    """
-    sound = clip.sound.read()
-    try:
-        samples = resample(
-            mono(torch.from_numpy(sound.channels)), sound.sample_rate_hz, sample_rate_hz
-        )
-        if fault := _too_long(len(samples) / sample_rate_hz, settings):
-            raise SoundError(fault)
-        samples = trim_silence(samples, sample_rate_hz, settings)
-        if fault := _too_short(len(samples) / sample_rate_hz, settings):
-            raise SoundError(f"{fault}, silence around it left out")
-        return set_loudness(samples, sample_rate_hz, settings)
-    except SoundError as error:
-        raise DatasetError(f"{clip.sound.label}: {error}") from None
-
-
 def refuse(faults: Sequence[str], what: str) -> None:
     """Refuse a set that has faults.
 
@@ -140,11 +117,12 @@ def _length_fault(recording: Recording, settings: ClipSettings) -> str | None:
         return str(error)
     if stated_s is None:
         return None
-    fault = _too_short(stated_s, settings) or _too_long(stated_s, settings)
+    fault = too_short(stated_s, settings) or too_long(stated_s, settings)
     return f"{recording.sound.label}: {fault}" if fault else None
 
 
-def _too_short(seconds: float, settings: ClipSettings) -> str | None:
+def too_short(seconds: float, settings: ClipSettings) -> str | None:
+    """Return what is wrong with a recording that lasts so long, None if nothing is."""
     if seconds >= settings.shortest_s:
         return None
     return (
@@ -153,7 +131,8 @@ def _too_short(seconds: float, settings: ClipSettings) -> str | None:
     )
 
 
-def _too_long(seconds: float, settings: ClipSettings) -> str | None:
+def too_long(seconds: float, settings: ClipSettings) -> str | None:
+    """Return what is wrong with a recording that lasts so long, None if nothing is."""
     if seconds <= settings.longest_s:
         return None
     return (

@@ -24,6 +24,7 @@ ITERATIONS = 60
 
 _MOMENTUM = 0.99
 _UPDATES = 100
+_FRAMES_AT_ONCE = 8
 
 # Any: float32 or float64, whichever came in.
 Real = NDArray[np.floating[Any]]
@@ -53,10 +54,25 @@ def magnitudes_of_mel(log_mels: Real, settings: MelSettings) -> Real:
     Multiplicative updates keep every amplitude at zero or above; it is zero outside the channels.
     """
     filters = mel_filters(settings).astype(log_mels.dtype)
-    spread = np.exp(log_mels) @ filters
-    found: Real = spread / np.maximum(filters.sum(0), settings.floor) ** 2
+    bins = np.flatnonzero(filters.any(0))
+    filters = np.ascontiguousarray(filters[:, bins])
+    sums = np.maximum(filters.sum(0), settings.floor)
+    found: Real = np.zeros((len(log_mels), settings.bin_count), dtype=log_mels.dtype)
+    # A few frames at a time stay in the cache, and no library of matrix products takes threads for
+    # so little: these would wait for each other wherever other work is under way.
+    for first in range(0, len(log_mels), _FRAMES_AT_ONCE):
+        some = slice(first, first + _FRAMES_AT_ONCE)
+        found[some, bins] = _magnitudes(np.exp(log_mels[some]) @ filters, filters, sums)
+    return found
+
+
+def _magnitudes(spread: Real, filters: Real, sums: Real) -> Real:
+    """Return amplitudes of bins that have channels, shape ``(frames, bins)``."""
+    found: Real = spread / sums**2
     for _ in range(_UPDATES):
-        found = found * spread / np.maximum((found @ filters.T) @ filters, 1e-30)
+        again = (found @ filters.T) @ filters
+        np.maximum(again, 1e-30, out=again)
+        found *= np.divide(spread, again, out=again)
     return found
 
 

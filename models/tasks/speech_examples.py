@@ -53,6 +53,10 @@ class SpeechExamples:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    def __getitem__(self, part: slice) -> "SpeechExamples":
+        """Return these clips; raise ``ValueError`` if there is none."""
+        return SpeechExamples.of(self.clip(place) for place in range(len(self))[part])
+
     def at_most(self, frame_count: int) -> "SpeechExamples":
         """Return the first clips that together have no more frames than that, at least one."""
         lasting = [self.clip(0)]

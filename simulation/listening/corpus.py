@@ -9,8 +9,9 @@ import msgspec
 import torch
 from torch import Tensor
 
+from edge_client.datasets.clip_sound import read_clip
 from edge_client.datasets.registry import load_speech
-from edge_client.datasets.speech_set import Clip, read_clip
+from edge_client.datasets.speech_set import Clip
 from edge_client.datasets.text_set import DatasetError
 from models.listening.voice_print import FEWEST_CLIPS, KnownVoices
 from models.settings.audio import ClipSettings, MelSettings

@@ -24,6 +24,7 @@ from models.sound.mel import SoundError, log_mel
 from simulation.listening.corpus import Real
 from simulation.listening.intelligibility import MissingMeasureError, pesq, stoi
 from simulation.listening.pitch import PitchErrors, pitch_errors, pitch_track
+from simulation.listening.second_judge import second_reading
 from simulation.listening.voices import Utterance, Vocoder
 
 Figure = TypeVar("Figure")
@@ -45,6 +46,7 @@ class UtteranceFigures(msgspec.Struct, frozen=True, kw_only=True):
         stoi: Intelligibility at the real clip's speed, up to 1.
         pesq: Quality at the real clip's speed, up to 4.64.
         reading: Errors of the recogniser's text.
+        second_reading: Errors of what the second judge hears.
         diagonality: That of the straightest head, up to 1.
         has_stopped_in_time: Whether a stop ended it within 20 % of the real clip's length.
         is_speaker: Whether it sounds more like the clip's speaker than like any other.
@@ -58,6 +60,7 @@ class UtteranceFigures(msgspec.Struct, frozen=True, kw_only=True):
     stoi: float | None
     pesq: float | None
     reading: ReadingErrors
+    second_reading: ReadingErrors | None
     diagonality: float | None
     has_stopped_in_time: bool | None
     is_speaker: bool | None
@@ -105,7 +108,7 @@ class Listener:
         decibels, path = mel_cepstral_distortion(real.mel, mel)
         reference, in_time = self._in_time(real, sound, mel, path)
         rate = self._mel.sample_rate_hz
-        heard = self._recogniser.read(mel)
+        heard, text = self._recogniser.read(mel), heard_letters(real.clip.text)
         attention = _straightest(said.attention)
         figures = UtteranceFigures(
             clip=real.clip.name,
@@ -115,7 +118,10 @@ class Listener:
             pitch=self._tried("pitch", lambda: self._pitch(real.sound, sound, path)),
             stoi=self._tried("STOI", lambda: stoi(reference, in_time, rate)),
             pesq=self._tried("PESQ", lambda: pesq(reference, in_time, rate)),
-            reading=reading_errors(heard_letters(real.clip.text), heard),
+            reading=reading_errors(text, heard),
+            second_reading=self._tried(
+                "the second judge's CER", lambda: reading_errors(text, second_reading(sound, rate))
+            ),
             diagonality=None if attention is None else diagonality(attention),
             has_stopped_in_time=_has_stopped_in_time(said, real),
             is_speaker=self._is_speaker(real, mel),

@@ -23,6 +23,7 @@ class VoiceFigures(msgspec.Struct, frozen=True, kw_only=True):
         voicing_error: Share of pairs of frames of which one is voiced.
         stoi: Mean, as are ``pesq`` and ``diagonality``.
         character_error_rate: Edits over characters, of all texts together.
+        second_error_rate: The same of what the second judge hears.
         stop_accuracy: Share of utterances that a stop ended in time.
         speaker_accuracy: Share of utterances that sound most like their speaker.
     """
@@ -37,6 +38,7 @@ class VoiceFigures(msgspec.Struct, frozen=True, kw_only=True):
     stoi: float | None
     pesq: float | None
     character_error_rate: float
+    second_error_rate: float | None
     diagonality: float | None
     stop_accuracy: float | None
     speaker_accuracy: float | None
@@ -81,11 +83,17 @@ def voice_figures(voice: str, kind: Kind, heard: Sequence[UtteranceFigures]) -> 
         stoi=_mean(own.stoi for own in heard),
         pesq=_mean(own.pesq for own in heard),
         character_error_rate=sum((own.reading for own in heard), ReadingErrors()).rate,
+        second_error_rate=_second_rate(heard),
         diagonality=_mean(own.diagonality for own in heard),
         stop_accuracy=stopped,
         speaker_accuracy=_mean(own.is_speaker for own in heard),
         utterances=tuple(heard),
     )
+
+
+def _second_rate(heard: Sequence[UtteranceFigures]) -> float | None:
+    known = [own.second_reading for own in heard if own.second_reading is not None]
+    return sum(known, ReadingErrors()).rate if known else None
 
 
 _MOST_MISHEARD = 0.2
@@ -98,6 +106,7 @@ _COLUMNS: Sequence[tuple[str, Callable[[VoiceFigures], float | None], str]] = (
     ("STOI", lambda row: row.stoi, ".3f"),
     ("PESQ", lambda row: row.pesq, ".2f"),
     ("CER", lambda row: row.character_error_rate, ".3f"),
+    ("CER, 2nd judge", lambda row: row.second_error_rate, ".3f"),
     ("diagonality", lambda row: row.diagonality, ".2f"),
     ("stop accuracy", lambda row: row.stop_accuracy, ".0%"),
     ("speaker", lambda row: row.speaker_accuracy, ".0%"),
@@ -158,6 +167,10 @@ def _legend() -> Iterable[str]:
         "MCD: 13 cosine coefficients of the log-mel frames without the level, frames paired by "
         "dynamic time warping, mean over pairs; F0 and V/UV over the same pairs; STOI and PESQ "
         "after the utterance is brought to the real clip's speed"
+    )
+    yield (
+        "2nd judge: a recogniser of people's speech that met none of these voices and texts; only "
+        "the order of its rates counts, since it hears a synthesiser as a foreign accent"
     )
     yield (
         "CER may pass 1; diagonality is 1 for attention along the diagonal and 0 for attention "

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from edge_client.datasets.clip_sound import read_clip
 from edge_client.datasets.reading import read_text
 from edge_client.datasets.registry import load_speech
-from edge_client.datasets.speech_set import SpeechSet, read_clip
+from edge_client.datasets.speech_set import SpeechSet
 from models.settings.audio import ClipSettings
 from models.text.speech_alphabet import SpeechTextSettings
 from models.text.spoken_text import prepare_speech

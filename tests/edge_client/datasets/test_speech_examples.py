@@ -8,9 +8,10 @@ import torch
 from torch.testing import assert_close
 
 from edge_client.child.own_examples import OwnRecordings
+from edge_client.datasets.clip_sound import read_clip
 from edge_client.datasets.registry import load_speech
 from edge_client.datasets.speech_examples import speech_examples
-from edge_client.datasets.speech_set import Clip, read_clip
+from edge_client.datasets.speech_set import Clip
 from edge_client.datasets.text_set import DatasetError
 from models.settings.voice import TransformerTtsSettings
 from models.sound.mel import log_mel

@@ -11,8 +11,9 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
+from edge_client.datasets.clip_sound import read_clip
 from edge_client.datasets.registry import load_speech
-from edge_client.datasets.speech_set import Clip, SpeechSet, read_clip
+from edge_client.datasets.speech_set import Clip, SpeechSet
 from edge_client.datasets.text_set import DatasetError
 from models.settings.audio import ClipSettings
 from models.text.speech_alphabet import SpeechTextSettings

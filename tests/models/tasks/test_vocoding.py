@@ -1,5 +1,4 @@
 import math
-import time
 
 import pytest
 import torch
@@ -59,7 +58,6 @@ def test_segments_hold_every_sample_and_silence_only_after_short_sounds(
 def test_a_tiny_vocoder_learns_half_a_second_by_heart() -> None:
     network, segments = vocoder(width=48), cut_segments(vowel(0.5), 2048)
     optimiser = torch.optim.Adam(network.parameters(), lr=0.01)
-    started = time.process_time()
 
     for _ in range(120):
         loss, count, _ = TASK.loss(network, segments, None)
@@ -70,7 +68,6 @@ def test_a_tiny_vocoder_learns_half_a_second_by_heart() -> None:
     assert count == 6
     # From 2.4.
     assert float(loss.detach()) < 0.75
-    assert time.process_time() - started < 20
 
 
 def test_the_loss_is_the_distance_from_what_the_network_makes_of_the_mels() -> None:

@@ -15,6 +15,7 @@ def utterance(  # one figure each, so that a test can vary it
     stopped: bool | None = None,
     stoi: float | None = None,
     is_speaker: bool | None = None,
+    second_edits: int | None = None,
 ) -> UtteranceFigures:
     pitch = None
     if hertz_squares is not None:
@@ -30,6 +31,9 @@ def utterance(  # one figure each, so that a test can vary it
         stoi=stoi,
         pesq=None,
         reading=ReadingErrors(edits=edits, characters=characters),
+        second_reading=(
+            None if second_edits is None else ReadingErrors(edits=second_edits, characters=10)
+        ),
         diagonality=None,
         has_stopped_in_time=stopped,
         is_speaker=is_speaker,
@@ -43,7 +47,7 @@ def test_figures_of_utterances_become_those_of_a_voice() -> None:
         [
             utterance(mcd_db=4.0, edits=1, characters=10, hertz_squares=400.0, stopped=True),
             utterance(mcd_db=6.0, edits=8, characters=20, hertz_squares=0.0, stopped=False),
-            utterance(mcd_db=8.0, stoi=0.5, is_speaker=True),
+            utterance(mcd_db=8.0, stoi=0.5, is_speaker=True, second_edits=3),
             utterance(mcd_db=6.0, characters=0, is_speaker=False),
         ],
     )
@@ -51,6 +55,8 @@ def test_figures_of_utterances_become_those_of_a_voice() -> None:
     assert figures.clips == 4
     assert figures.mcd_db == pytest.approx(6.0)
     assert figures.character_error_rate == pytest.approx(9 / 40)
+    # Of the one utterance that the second judge heard.
+    assert figures.second_error_rate == pytest.approx(3 / 10)
     assert figures.f0_rmse_hz == pytest.approx((400 / 8) ** 0.5)
     assert figures.voicing_error == pytest.approx(2 / 20)
     assert figures.stop_accuracy == pytest.approx(1 / 2)
@@ -75,7 +81,7 @@ def test_a_table_says_what_it_is_of() -> None:
 
     assert lines[0] == "# Listening to espeak"
     assert "0.013 on all 64" in lines[2]
-    assert lines[6] == "| stage 1 | voice | 4.00 | – | – | – | – | – | 0.300 | – | 100% | – |"
+    assert lines[6] == "| stage 1 | voice | 4.00 | – | – | – | – | – | 0.300 | – | – | 100% | – |"
     assert lines[4].count("|") == lines[5].count("|") == lines[6].count("|")
     assert "- PESQ was not measured: pesq is missing" in lines
 

@@ -3,10 +3,11 @@ import sys
 import pytest
 import torch
 
+from edge_client.datasets.clip_sound import read_clip
 from edge_client.datasets.registry import load_dataset, load_speech
 from edge_client.datasets.speech.espeak import VOICES, SpokenByEspeak, espeak_recordings, load_one
 from edge_client.datasets.speech.plain_sentences import plain_sentences
-from edge_client.datasets.speech_set import gather, read_clip
+from edge_client.datasets.speech_set import gather
 from edge_client.datasets.text_set import DatasetError
 from models.settings.audio import ClipSettings, MelSettings
 from models.sound.mel import log_mel
