@@ -16,7 +16,8 @@ from privacy.foundation.removed_settings import REMOVED
 
 _PLACE = re.compile(r" - at `(?P<place>\$[^`]*)`$")
 _STEP = re.compile(r"\.(?P<name>[^.\[]+)|\[(?:\d+|\.\.\.)\]")
-_UNKNOWN_FIELD = re.compile(r"unknown field `(?P<name>[^`]*)`")
+# At the beginning: a check of a struct's own may tell of a table inside, which it has explained.
+_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<name>[^`]*)`")
 
 
 def explained(error: msgspec.ValidationError, tables: object, wanted: type) -> str:
@@ -26,7 +27,7 @@ def explained(error: msgspec.ValidationError, tables: object, wanted: type) -> s
     # Places in a list are no step: all its items are of one type.
     named = (step["name"] for step in _STEP.finditer(found["place"] if found else ""))
     steps = [name for name in named if name is not None]
-    unknown = _UNKNOWN_FIELD.search(text)
+    unknown = _UNKNOWN_FIELD.match(text)
     if unknown is not None:
         structs = _structs(wanted, tables, steps)
         known = [field.encode_name for struct in structs for field in struct.fields]

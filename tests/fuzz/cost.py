@@ -5,7 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-MOST_S = 1.0
+MOST_S = 5.0
+"""Far more than a reader needs, since processors differ; what grows with the square takes more."""
 MOST_MB = 200.0
 LARGEST_INPUT_BYTES = 1 << 20
 """The bounds hold for inputs of up to so many bytes."""

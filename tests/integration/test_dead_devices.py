@@ -51,7 +51,7 @@ def test_a_dead_device_is_noticed_and_the_round_closes_at_its_own_deadline(
     assert second.round_number == 2
     assert lease.remaining_ms <= 4000
     # At its deadline, and not when the only device that was left had committed.
-    assert lease.remaining_ms / 1000 - 1.0 < time.monotonic() - given < 10.0
+    assert lease.remaining_ms / 1000 - 1.0 < time.monotonic() - given < 30.0
     (release,) = federation.releases()
     assert release.contribution_count == 1
     # What the dead device left is deleted with its lease.

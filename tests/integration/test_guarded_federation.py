@@ -608,10 +608,12 @@ def test_nothing_of_one_device_is_written_or_told(
             assert (
                 main(["report", str(federation.root), "--html", str(tmp_path / "open.html")]) == 0
             )
+            assert main(["watch", str(federation.root)]) == 0
             made_up.take_part(lease)
         await_rounds(federation, 2)
         figures = scraped(port)
-        capsys.readouterr()
+        assert main(["watch", str(federation.root)]) == 0
+        drawn = capsys.readouterr().out
         assert main(["status", str(federation.root), "--json"]) == 0
         assert main(["rounds", str(federation.root), "--json"]) == 0
         assert main(["report", str(federation.root), "--html", str(tmp_path / "end.html")]) == 0
@@ -637,7 +639,7 @@ def test_nothing_of_one_device_is_written_or_told(
         for path in sorted(federation.root.rglob("*"))
         if path.is_file() and path.name != "parameters.bin"
     )
-    written += federation.log.encode() + told.encode() + device.log.read_bytes()
+    written += federation.log.encode() + (drawn + told).encode() + device.log.read_bytes()
     # Counts of the enrolled alone: nothing of who was drawn, came or was refused, or of their sum.
     at_the_end = samples_of(figures)
     names = {name.removeprefix("sotto_") for name, _ in at_the_end}
@@ -648,6 +650,9 @@ def test_nothing_of_one_device_is_written_or_told(
         *("epsilon_budget", "epsilon_spent", "epsilon_left"),
     }
     assert while_open.keys() - at_the_end.keys() == {("sotto_round_due_seconds", "")}
+    assert drawn.count(" of 2 connected") == 3
+    assert "2 of 2 rounds released" in drawn
+    assert not re.search("updates  |newest|took|refused", drawn)
     epsilon = epsilon_of([EVENT, EVENT], 1e-3)
     pages = [(tmp_path / f"{when}.html").read_text() for when in ("open", "end", "stopped")]
     for page in pages:

@@ -7,6 +7,7 @@ import subprocess
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -47,12 +48,16 @@ def watched(make: Callable[..., Federation], **changes: object) -> tuple[Federat
     return make(tables=f'metrics = "127.0.0.1:{port}"', **changes), port
 
 
+def queries_of(dashboard: dict[str, Any]) -> list[str]:
+    return [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
+
+
 def names_used() -> set[str]:
     """Return every metric's name in the alerts' and the dashboard's expressions."""
     (group,) = yaml.safe_load((OBSERVE / "alerts.yml").read_text())["groups"]
     dashboard = json.loads((OBSERVE / "dashboard.json").read_text())
     expressions = [rule["expr"] for rule in group["rules"]]
-    expressions += [one["expr"] for panel in dashboard["panels"] for one in panel["targets"]]
+    expressions += queries_of(dashboard)
     expressions += [one["definition"] for one in dashboard["templating"]["list"][1:]]
     found = [re.findall(r"\bsotto_\w+", expression) for expression in expressions]
     assert all(found)
@@ -136,6 +141,21 @@ def test_promtool_finds_no_fault_and_each_alert_fires_when_it_should() -> None:
             ["promtool", *check], cwd=OBSERVE, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="Prometheus' promtool is not here")
+def test_promtool_reads_each_query_of_the_dashboard(tmp_path: Path) -> None:
+    queries = queries_of(json.loads((OBSERVE / "dashboard.json").read_text()))
+    rules = [{"record": f"query:{number}", "expr": one} for number, one in enumerate(queries)]
+    path = tmp_path / "rules.yml"
+    path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))  # JSON is YAML
+
+    done = subprocess.run(
+        ["promtool", "check", "rules", path], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{len(queries)} rules found" in done.stdout
 
 
 def test_each_alert_says_what_is_wrong_and_what_to_do_and_has_a_test() -> None:

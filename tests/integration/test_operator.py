@@ -227,7 +227,7 @@ def test_a_running_coordinator_withdraws_invites(
     assert coordinator.end(signal.SIGINT) == 0
 
 
-def test_a_killed_coordinator_serves_again_about_as_fast_as_at_first(
+def test_a_killed_coordinator_serves_again_within_a_minute(
     command: tuple[Federation, Command],
 ) -> None:
     federation, coordinator = command
@@ -237,9 +237,8 @@ def test_a_killed_coordinator_serves_again_about_as_fast_as_at_first(
 
     assert "devices on port" in again.first_line
     # About two seconds on an idle machine (benchmarks/resilience.py), and several on one that is
-    # busy testing, of which either start may see more; a recovery that waits for something would
-    # take minutes.
-    assert again.start_s < 3 * coordinator.start_s + 5
+    # busy testing; a recovery that waits for something takes minutes.
+    assert again.start_s < 60
     assert again.end(signal.SIGTERM) == 0
 
 

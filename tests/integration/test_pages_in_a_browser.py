@@ -73,14 +73,9 @@ def test_ten_thousand_rounds_are_small_and_open_at_once(
     path: Path = request.getfixturevalue(name)
     assert path.stat().st_size < 2_000_000
 
-    # The quickest of three: other tests may hold the processors.
-    seconds = []
-    for _ in range(3):
-        page = opened(browser, path)
-        ended = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
-        seconds.append(ended / 1000)
-        page.close()
-    assert min(seconds) < 2
+    # A browser's time is its elements': no round has one of its own.
+    elements = opened(browser, path).evaluate("document.querySelectorAll('*').length")
+    assert elements < 1000
 
 
 @pytest.mark.parametrize("name", ["federation", "simulated"])

@@ -59,8 +59,8 @@ def test_a_round_that_broke_in_mid_upload_ends_at_another_address(
     invites = tmp_path / "invites"
     assert main(["token", str(federation.root), "--count", "2", "--out", str(invites)]) == 0
     move(federation, FIRST, SECOND)
-    # It dies at the eighth piece of 256 KiB; what is certain to lie in its file is the first MiB.
-    federation.start("mid_chunk:7")
+    # It dies at the 16th piece of 128 KiB; what is certain to lie in its file is the first MiB.
+    federation.start("mid_chunk:15")
     devices = [RealDevice(tmp_path / f"device{index}", TEXTS[index]) for index in range(2)]
     first, second = sorted(invites.iterdir())
     # At the preferred address somebody accepts and says nothing, then nobody listens.

@@ -115,8 +115,13 @@ def test_a_plugins_own_method_keeps_what_it_names_with_each_person(
             "hidden_size must be >= 1, got 0",
         ),
         (
+            {"model": {"family": "plugin", "name": "word_counts", "settings": {"width": 8}}},
+            "settings of word_counts: Object contains unknown field `width`; "
+            "there are bucket_count, hidden_size",
+        ),
+        (
             {"aggregation": {"rule": "plugin", "name": "clamped-mean", "settings": {"large": 1}}},
-            "unknown field `large`",
+            "unknown field `large`; did you mean largest?",
         ),
     ],
 )

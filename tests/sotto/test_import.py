@@ -62,12 +62,19 @@ def test_a_module_that_a_program_made_is_named(tmp_path: Path) -> None:
     assert "'models' is " in done.stderr.splitlines()[-1]
 
 
-def test_a_missing_extra_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("missing", "name", "extra"),
+    [("torch", "sweep", "simulation"), ("dp_accounting", "noise_for", "server")],
+)
+def test_a_missing_extra_is_named(missing: str, name: str, extra: str, tmp_path: Path) -> None:
     # A None among the modules is how Python marks what must not be found.
-    done = _python("import sys; sys.modules['torch'] = None; import sotto; sotto.sweep", tmp_path)
+    script = f"import sys; sys.modules[{missing!r}] = None; import sotto; sotto.{name}"
 
-    assert "ImportError: sotto.sweep needs torch" in done.stderr.splitlines()[-1]
-    assert done.stderr.splitlines()[-1].endswith("install sotto[simulation]")
+    done = _python(script, tmp_path)
+
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: sotto.{name} needs {missing}, which is missing; install sotto[{extra}]"
+    )
 
 
 def test_a_name_that_is_not_there_is_told_with_those_that_are() -> None:

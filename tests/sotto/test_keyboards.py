@@ -20,7 +20,17 @@ for name in ("torch", "matplotlib", "opacus", "optuna", "scipy", "sqlalchemy", "
              "num2words", "zstandard", "dp_accounting", "sklearn"):
     sys.modules[name] = None
 import sotto
+"""
+_SUGGEST = """
 print(*[one.word for one in sotto.Keyboard.load(sys.argv[1]).suggest("the")])
+"""
+_PERSON = """
+from export.cli import main
+try:
+    sotto.personal(sys.argv[1], "ada.zip", client="ada")
+except ImportError as error:
+    print(error)
+print(main(["personal", sys.argv[1], "--client", "ada", "--out", "ada.zip"]), file=sys.stderr)
 """
 
 
@@ -76,13 +86,31 @@ def test_a_person_has_the_keyboard_of_the_command(
     assert told == _commanded(capsys, "suggest", str(shared), "we ", "--person", str(theirs))
 
 
+def _with_export_alone(script: str, source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", _ONLY_EXPORT + script, str(source)],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+
+@pytest.mark.slow
+def test_what_reads_a_release_needs_torch_and_names_the_extra(tmp_path: Path) -> None:
+    release_with_people(tmp_path / "run", Vocabulary(WORDS))
+
+    done = _with_export_alone(_PERSON, tmp_path / "run", tmp_path)
+
+    source = f"to read {tmp_path / 'run'}, which is no bundle"
+    assert done.stdout == f"sotto.personal needs torch {source}; install sotto[export,train]\n"
+    assert done.stderr == "sotto-export: torch is missing; install sotto[export,train]\n1\n"
+
+
 @pytest.mark.slow
 def test_a_keyboard_needs_only_the_extra_export(bundle: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _ONLY_EXPORT, str(bundle)]
-
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100
-    )
+    done = _with_export_alone(_SUGGEST, bundle, tmp_path)
 
     assert done.returncode == 0, done.stderr
     expected = [one.word for one in sotto.Keyboard.load(bundle).suggest("the")]
@@ -97,7 +125,7 @@ def test_what_is_no_keyboard_is_refused(tmp_path: Path, bundle: Path, run: sotto
             sotto.Keyboard.load(path)
     with pytest.raises(ValueError, match="one of another kind"):
         sotto.Voice.load(bundle)
-    with pytest.raises(ValueError, match="slot_count must be >= 1, got 0"):
+    with pytest.raises(ValueError, match=r"^count must be >= 1, got 0"):
         sotto.Keyboard.load(bundle).suggest("a", count=0)
     with pytest.raises(ValueError, match="client must say whose"):
         sotto.personal(run.folder, tmp_path / "p.zip")

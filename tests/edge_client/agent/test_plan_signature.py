@@ -102,6 +102,21 @@ def test_a_device_keeps_the_proof_of_what_it_was_asked_for(tmp_path: Path) -> No
     )
 
 
+def test_the_doctor_tells_why_the_newest_plan_was_refused_until_one_is_taken(
+    tmp_path: Path,
+) -> None:
+    unsigned = make_lease(number=3)
+    unsigned.plan_signature = b""
+    folder, _ = served(tmp_path, unsigned)
+    assert not last_plan(folder).good
+    assert last_plan(folder).text.startswith("round 3: plan refused (plan_not_signed): ")
+
+    served(tmp_path, make_lease(number=4))
+
+    assert last_plan(folder).good
+    assert last_plan(folder).text.startswith("round 4, attempt 0: signed")
+
+
 def test_a_proof_that_was_changed_proves_nothing(tmp_path: Path) -> None:
     folder, _ = served(tmp_path, make_lease())
     kept = folder.signed_plan()

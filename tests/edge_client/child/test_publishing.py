@@ -152,7 +152,7 @@ def test_a_device_hands_over_its_own_model_if_that_does_better(
     for name, tensor in part.tensors.items():
         np.testing.assert_array_equal(tensor, alone.personal.extras[f"own.{name}"].numpy())
     told = _personalisation(DeviceFolder(scene.device))
-    assert "; adapted: better on this device's newest text than everyone's, " in told
+    assert "; adapted: better on this device's newest data than everyone's, " in told
 
 
 @pytest.mark.usefixtures("in_process")

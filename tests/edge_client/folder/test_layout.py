@@ -70,7 +70,7 @@ def test_the_plan_of_another_round_is_written_only_if_it_is_another(tmp_path: Pa
     assert folder.plan() == b'{"version":1}'
 
 
-@pytest.mark.parametrize("name", ["plan.json", "signed_plan.json", "travel.txt"])
+@pytest.mark.parametrize("name", ["plan.json", "signed_plan.json", "travel.txt", "refused.txt"])
 def test_a_file_larger_than_what_is_kept_in_it_is_refused_unread(tmp_path: Path, name: str) -> None:
     folder = DeviceFolder(tmp_path)
     with (tmp_path / name).open("wb") as file:
@@ -79,6 +79,7 @@ def test_a_file_larger_than_what_is_kept_in_it_is_refused_unread(tmp_path: Path,
         "plan.json": folder.plan,
         "signed_plan.json": folder.signed_plan,
         "travel.txt": folder.travel,
+        "refused.txt": folder.refused,
     }[name]
 
     with pytest.raises(DeviceFolderError, match="at most"):

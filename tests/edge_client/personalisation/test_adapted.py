@@ -54,7 +54,24 @@ def test_a_device_with_too_little_text_keeps_everyones() -> None:
     learnt, _ = train(AdaptedHalf(AdaptedSettings()), examples=[4.0] * 45, learning_rate=0.1)
 
     assert comparison_of(learnt.extras) == Comparison()
-    assert "too little text" in comparison_of(learnt.extras).in_words()
+    assert "for want of data" in comparison_of(learnt.extras).in_words()
+
+
+def test_nobody_adapts_before_the_first_round_that_says_so() -> None:
+    half = AdaptedHalf(AdaptedSettings(learning_rate=0.25, first_round=3))
+    examples = [4.0] * OLDER + [3.0] * NEWEST
+
+    kept = []
+    for number in (2, 3):
+        learnt, held = train(half, examples=examples, learning_rate=0.1, round_number=number)
+        kept.append(comparison_of(learnt.extras))
+        # A round trains and sends whatever comes of it: the mean of all examples is 3.8.
+        assert held == pytest.approx({"body": 0.38, "head": 0.38})
+
+    assert kept[0] == Comparison()
+    assert "first_round" in kept[0].in_words()
+    # The first epoch moves the sum from 0 to 2, the second to 3.
+    assert kept[1] == Comparison(2, 4.5, 0.0, NEWEST)
 
 
 def test_a_model_that_diverges_is_not_kept() -> None:
@@ -66,8 +83,9 @@ def test_a_model_that_diverges_is_not_kept() -> None:
     assert all(bool(tensor.isfinite().all()) for tensor in learnt.extras.values())
 
 
-def test_only_text_has_a_newest_part() -> None:
+def test_only_text_and_clips_have_a_newest_part() -> None:
     check_task(AdaptedSettings(), "next_word")
+    check_task(AdaptedSettings(), "speech")
     with pytest.raises(ValueError, match=r'needs task = .* got "image_classification"'):
         check_task(AdaptedSettings(), "image_classification")
     with pytest.raises(msgspec.ValidationError, match="epochs must be >= 1, got 0"):

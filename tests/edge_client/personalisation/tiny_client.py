@@ -68,6 +68,7 @@ def train(
     epochs: int = 1,
     head_role: Role = Role.SHARED,
     extras: Named | None = None,
+    round_number: int = 1,
 ) -> tuple[Learnt, dict[str, float]]:
     """Train one client; returns what it learnt and what the network then holds."""
     network, tensors = cast(Any, Sum()), schema(head_role)
@@ -90,7 +91,7 @@ def train(
         device=torch.device("cpu"),
     )
     optimiser = Optimiser(network, tensors, training)
-    learnt = half.train(ClientRound(descent, optimiser, tensors, received, kept))
+    learnt = half.train(ClientRound(descent, optimiser, tensors, received, kept, round_number))
     assert received.tolist() == torch.tensor([body, head]).tolist()
     held = read_parameters(network, tensors)
     return learnt, {"body": float(held[0]), "head": float(held[1])}

@@ -65,7 +65,7 @@ def test_one_that_is_silent_costs_a_second_and_one_that_is_slow_may_still_win(
     monkeypatch.setattr(addresses_module, "SILENCE_S", 0.1)
 
     seen, took_s = found(Addresses(NAMES), answering({"a:1": 60.0, "b:1": 60.0, "c:1": 0.0}))
-    assert (seen, 0.2 <= took_s < 5) == ("seen at c:1", True)
+    assert (seen, 0.2 <= took_s < 15) == ("seen at c:1", True)
     slow, _ = found(Addresses(NAMES), answering({"a:1": 0.15, "b:1": 60.0, "c:1": 60.0}))
 
     assert slow == "seen at a:1"
@@ -157,4 +157,4 @@ def test_sockets_that_are_closed_or_say_nothing_are_left_behind(
         seen, took_s = found(addresses, look)
 
     assert (seen, next(taken)) == ("c:1", 1)
-    assert 0.1 <= took_s < 5
+    assert 0.1 <= took_s < 15

@@ -66,7 +66,7 @@ def test_the_last_of_two_data_fields_counts_as_in_protobuf() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1 << 20])
-def test_an_upload_goes_in_pieces_of_a_quarter_of_a_mebibyte(offset: int) -> None:
+def test_an_upload_goes_in_pieces_of_an_eighth_of_a_mebibyte(offset: int) -> None:
     data = bytes(2 * PIECE_BYTES + 5)
 
     sizes = [
@@ -74,4 +74,4 @@ def test_an_upload_goes_in_pieces_of_a_quarter_of_a_mebibyte(offset: int) -> Non
         for chunk in encoded_chunks(io.BytesIO(data), b"n" * 16, offset)
     ]
 
-    assert sizes == [262_144, 262_144, 5]
+    assert sizes == [131_072, 131_072, 5]

@@ -37,6 +37,12 @@ def test_what_never_changes_is_told_in_a_line() -> None:
     assert "The same" not in "".join(sections([RUN, other]))
 
 
+def test_what_never_changes_has_all_its_whole_digits() -> None:
+    course = Course("a", 0, [(1, {"update_bytes": 28_417_628}), (2, {"update_bytes": 28_417_628})])
+
+    assert "update bytes 28,417,628." in "".join(sections([course]))
+
+
 def test_a_run_that_diverged_at_once_is_told_of() -> None:
     assert "not finite in any" in "".join(sections([Course("", 0, [(1, {"perplexity": None})])]))
 

@@ -154,14 +154,14 @@ def main() -> None:
     read = refused = 0
     slowest_s = 0.0
     for encoded in mutants():
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             plan = decode_plan(encoded)
             _ = plan_schema(plan).sha256, upload_schema(plan).element_count, plan.encode()
         except PlanError:
             refused += 1
         read += 1
-        slowest_s = max(slowest_s, time.perf_counter() - started)
+        slowest_s = max(slowest_s, time.process_time() - started)
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     sys.stdout.write(
         json.dumps(

@@ -89,12 +89,12 @@ def test_a_fetch_that_goes_on_anywhere_gives_the_message_that_was_begun(
 
 
 @pytest.mark.parametrize("offset", [0, 576])
-def test_no_message_of_a_fetch_is_larger_than_a_quarter_of_a_mebibyte(
+def test_no_message_of_a_fetch_is_larger_than_an_eighth_of_a_mebibyte(
     downlink: Downlink, parties: dict[Role, Identity], offset: int
 ) -> None:
     pieces = downlink.pieces(parties["device"].wrapping.certified, offset)
 
-    assert max(len(pb.ModelChunk.FromString(piece).data) for piece in pieces) == 262_144
+    assert max(len(pb.ModelChunk.FromString(piece).data) for piece in pieces) == 131_072
 
 
 def test_a_fetch_from_the_end_is_empty(downlink: Downlink, parties: dict[Role, Identity]) -> None:

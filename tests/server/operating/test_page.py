@@ -46,6 +46,10 @@ def test_figures_bytes_and_what_was_started_over_are_told() -> None:
     assert "nothing bounds what a model tells of one person" in page
 
 
+def test_one_round_is_no_rounds() -> None:
+    assert "<p>1 round on 1970-01-02; none" in federation_page(account(release(1)))
+
+
 def test_a_federation_without_rounds_says_so() -> None:
     page = federation_page(account())
 

@@ -94,6 +94,39 @@ def test_how_long_a_sum_takes_is_shown_only_where_it_may_be_known() -> None:
     assert "closing" not in guarded
 
 
+def test_how_long_the_newest_round_took_is_told_where_it_may_be_known() -> None:
+    took = "round 6 took 1 s, 0.25 s of that to sum it"
+
+    assert took in shown(Seen(report(), [release(6, closing_s=0.25)]), OPEN)
+    assert "took" not in shown(Seen(report(), [release(6, closing_s=0.25)]), GUARDED)
+
+
+def test_a_run_whose_models_nobody_measures_says_how_to_have_it_done() -> None:
+    assert "figure" not in shown(Seen(report(), []), OPEN)
+    assert "[evaluation]" in shown(Seen(report(), [release(1)]), OPEN)
+    assert "[evaluation]" not in shown(Seen(report(), [release(1, accuracy=0.5)]), OPEN)
+
+
+@pytest.mark.parametrize(
+    ("facts", "title"),
+    [
+        ({"phase": "finished", "round_number": 101}, "100 of 100 rounds released · finished"),
+        ({"phase": "stopped", "round_number": 101}, "100 of 100 rounds released · stopped"),
+        ({"phase": "stopped", "round_number": 100}, "round 100 of 100 · stopped"),
+    ],
+)
+def test_a_run_that_is_over_names_no_round_beyond_the_last(
+    facts: dict[str, object], title: str
+) -> None:
+    rounds = [release(100)]
+    assert title in shown(Seen(report(remaining_s=0.0, **facts), rounds), OPEN)
+
+
+def test_a_run_that_its_budget_ended_tells_the_rounds_that_there_were() -> None:
+    over = report(phase="finished", round_number=3, remaining_s=0.0)
+    assert "2 of 100 rounds released · finished" in shown(Seen(over, [release(2)]), GUARDED)
+
+
 @pytest.mark.parametrize(
     ("values", "drawing"),
     [

@@ -67,9 +67,10 @@ def test_what_takes_long_gets_stale_memory_and_leaves_two_buffers() -> None:
     [
         (8 << 20, 1, 3),  # the cohort's, and two for what is opened from its file
         (8 << 20, 10, 12),
-        (8 << 20, 1000, 16),
+        (8 << 20, 128, 16),
+        (8 << 20, 129, 4),  # of these an eighth at most would be open still
         (8 << 20, None, 16),
-        (64 << 20, 1000, 8),  # 512 MiB
+        (64 << 20, 128, 8),  # 512 MiB
         (1 << 30, 1000, 2),
     ],
 )
@@ -83,7 +84,8 @@ def test_memory_is_bounded_whatever_the_cohort(
     ("update_bytes", "cohort_size", "workers", "count", "for_closing"),
     [
         (4 << 20, 10, 2, 14, 4),  # all of the cohort is opened on arrival, and four close
-        (4 << 20, 1000, 2, 16, 4),
+        (4 << 20, 100, 2, 16, 4),
+        (4 << 20, 1000, 2, 8, 4),  # of a large cohort, what is opened at one time
         (4 << 20, 3, 2, 7, 3),  # no close of three has more than half of what lies open
         (4 << 20, 1000, 16, 64, 32),  # two a worker
         (40 << 20, 1000, 16, 12, 6),  # 512 MiB

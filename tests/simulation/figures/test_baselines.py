@@ -97,6 +97,16 @@ def test_a_bigram_mixes_what_followed_with_how_often_words_occur() -> None:
     assert (counts.top1_hits, counts.top3_hits) == (2, 2)
 
 
+def test_a_text_of_which_nothing_is_left_counts_for_nothing() -> None:
+    train = [stream(A, B, EOS)]
+    model = InterpolatedBigram([stream(), *train, stream()], train, VOCABULARY_SIZE)
+
+    with_empty = model.score([stream(), stream(A, B), stream()])
+
+    assert with_empty == InterpolatedBigram(train, train, VOCABULARY_SIZE).score([stream(A, B)])
+    assert with_empty.token_count == 2
+
+
 def test_a_context_never_seen_falls_back_to_the_unigram() -> None:
     train = [stream(A, B, EOS)]
     model = InterpolatedBigram(train, train, VOCABULARY_SIZE)

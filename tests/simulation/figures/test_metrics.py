@@ -54,11 +54,12 @@ def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
     )
 
     with MetricsWriter(tmp_path, with_tensorboard=True) as writer:
-        writer.write({"round": 3, "valid_perplexity": 812.5, "epsilon": 1.5})
+        writer.write({"round": 3, "valid_perplexity": 812.5, "epsilon": 1.5, "bytes_up": 640})
 
     board = EventAccumulator(str(tmp_path / "tensorboard"))
     board.Reload()
     # What a coordinator knows too has the name that it gives Prometheus.
-    for name, value in {"valid_perplexity": 812.5, "sotto_epsilon_spent/readers": 1.5}.items():
+    shown = {"valid_perplexity": 812.5, "sotto_epsilon_spent/readers": 1.5}
+    for name, value in (shown | {"sotto_received_bytes_total": 640}).items():
         (event,) = board.Scalars(name)
         assert (event.step, event.value) == (3, value)

@@ -77,3 +77,14 @@ def test_voices_begin_with_the_shipped_start_and_a_vector_of_nobody() -> None:
     assert not named["speaker.vector"].any()
     for name, tensor in begun.items():
         assert_array_equal(tensor, named[name])
+
+
+def test_a_preset_is_run_without_its_start() -> None:
+    tables = with_settings(read_tables(PRESET), [parse_override("start_from=none")])
+
+    config = config_from(tables, PRESET)
+
+    assert config_from(read_tables(PRESET), PRESET).start_from == "english"
+    assert config.start_from is None
+    left_out = {name: value for name, value in tables.items() if name != "start_from"}
+    assert config == config_from(left_out, PRESET)

@@ -75,6 +75,23 @@ def test_a_run_learns_and_is_not_run_twice(
     )
 
 
+def test_models_are_kept_on_the_way_where_somebody_looks_back_at_them(
+    configured: Configured,
+    population: Population,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(simulation.runs.runner, "_CHECKPOINT_SECONDS", 0.0)
+    config, tables = configured("evaluation.keep_best=false")
+    kept = {}
+    for every in (0, 2):
+        folder = tmp_path / str(every)
+        run_simulation(config, tables, population, folder, RunOptions(kept_every=every))
+        kept[every] = [path.name for path in sorted((folder / "releases").glob("[0-9]*"))]
+
+    assert kept == {0: ["000004"], 2: ["000002", "000004"]}
+
+
 def test_a_folder_with_another_run_is_left_alone(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:

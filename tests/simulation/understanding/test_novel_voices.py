@@ -9,6 +9,10 @@ import msgspec
 import pytest
 import torch
 
+from edge_client.personalisation.adapted import comparison_of
+from edge_client.personalisation.own_model import own_model
+from models.networks.flat_parameters import read_parameters
+from models.plan.plan import plan_schema
 from models.tasks.speech_examples import SpeechClip, SpeechExamples
 from simulation.cli import main
 from simulation.listening.run_voices import RunVoice, Speakers, open_voices
@@ -48,6 +52,8 @@ def test_who_speaks_is_fitted_and_nothing_else(
     for curve in (everything, seconds):
         # A vector of four numbers says who speaks.
         assert (curve["figure"], curve["novel_clients"], curve["fitted_values"]) == ("mel_l1", 1, 4)
+        (told,) = curve["people"].values()
+        assert told.endswith("in 9 clips" if curve is everything else "in 1 clip")
         assert curve["values"][3] < curve["values"][0]
     # The same voice before any fitting; then one knows more of it than the other.
     assert everything["values"][0] == seconds["values"][0]
@@ -104,6 +110,38 @@ def test_novel_speakers_are_listened_to_in_a_row_of_their_own(
     unfitted = replace(newcomers.voice, speakers=Speakers(open_run(run), {}, client))
     assert not torch.equal(said, unfitted.say(corpus.read(clip)).mel)
     (run / "aside.bin").rename(run / "states" / client / "000002.bin")
+
+
+@pytest.mark.slow
+def test_where_devices_adapt_a_newcomer_gets_a_whole_voice(
+    folders: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = curve_of(folders, capsys)["values"]
+    adapts = (
+        '[personalisation]\nmethod = "adapted"\nepochs = 3\nlearning_rate = 0.01\nfirst_round = 2'
+    )
+    settings = TOML.replace("[model]\n", "novel_share = 0.3\n\n[model]\n", 1)
+    adapting = finished_run(tmp_path, f"{settings}\n{adapts}\n", SINGERS | {"cleo": "klmn"})
+
+    curve = curve_of(adapting, capsys)
+
+    run = open_run(adapting[0])
+    client = _novel_client(adapting[0])
+    # A round trains as ever, so that the vectors are those of the run beside it; then all adapts.
+    assert curve["values"][:3] == alone[:3]
+    assert curve["values"][3] < alone[3]
+    assert curve["kept"]
+    (told,) = curve["people"].values()
+    assert "s of speech in 9 clips; adapted: better on this device's newest data" in told
+    kept = run.kept_by(client)
+    assert kept is not None
+    assert comparison_of(kept.extras).keeps_own
+    own = own_model(plan_schema(run.plan), kept.extras)
+    assert torch.equal(read_parameters(run.network_of(client), plan_schema(run.plan)), own)
+    # Who trained adapted in the second of two rounds.
+    trained = run.kept_by({"device-0001", "device-0002", "device-0003"}.difference({client}).pop())
+    assert trained is not None
+    assert comparison_of(trained.extras).target_count
 
 
 @pytest.mark.slow

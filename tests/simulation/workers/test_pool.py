@@ -4,6 +4,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -29,6 +31,20 @@ class Dying(LocalTrainer):
         pass
 
     def train(self, *args: object, **kwargs: object) -> LocalResult:
+        os._exit(7)
+
+
+class LeavingItsPipe(LocalTrainer):
+    """End the process, whose end of the pipe another holds open for a minute."""
+
+    def __init__(self, holder: Path, plan: Plan) -> None:
+        self._holder = holder
+
+    def train(self, *args: object, **kwargs: object) -> LocalResult:
+        if (holder := os.fork()) == 0:
+            time.sleep(60)
+            os._exit(0)
+        self._holder.write_text(str(holder))
         os._exit(7)
 
 
@@ -115,6 +131,27 @@ def test_a_worker_that_dies_is_told_and_not_waited_for(
         pytest.raises(WorkerError, match="ended with status 7; if memory ran out"),
     ):
         list(pool.train(initial_parameters(plan.model, 1), [(0, "device-0001")], round_number=1))
+
+
+def test_a_worker_that_dies_is_told_though_its_pipe_stays_open(
+    configured: Configured, population: Population, tmp_path: Path
+) -> None:
+    config, _ = configured()
+    plan = plan_of(config, population)
+    holder = tmp_path / "holder"
+    started = time.monotonic()
+
+    with (
+        WorkerPool(
+            plan, population.clients, worker_count=1, trainer=partial(LeavingItsPipe, holder)
+        ) as pool,
+        pytest.raises(WorkerError, match="ended with status 7"),
+    ):
+        list(pool.train(initial_parameters(plan.model, 1), [(0, "device-0001")], round_number=1))
+
+    os.kill(int(holder.read_text()), signal.SIGKILL)
+    # The pipe would have ended with the other process.
+    assert time.monotonic() - started < 60
 
 
 def test_evaluation_counts_every_token_of_its_group(
