@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml deploy/lock/dev.txt
 	@$(BIN)/python -m pip install --quiet --no-input --no-build-isolation -e '.[dev]'
 	@touch $@
 
-demo: $(STAMP) ## Train a keyboard on five devices of this machine and export it (2 minutes)
+demo: $(STAMP) ## Train a keyboard on five devices of this machine and export it (a minute)
 	@$(BIN)/python -m examples.keyboard.run
 
 page: $(STAMP) ## Fetch what the keyboard's page runs models with (needs npm)

@@ -45,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         check_installation()
         _print(arguments.handler(arguments.settings), as_json=arguments.settings.json)
     except ImportError as error:
-        print(f"sotto-export: {error.name} is missing; install sotto[export]", file=sys.stderr)
+        extra = "export,train" if error.name == "torch" else "export"
+        print(f"sotto-export: {error.name} is missing; install sotto[{extra}]", file=sys.stderr)
         return 1
     except (ValueError, OSError, KeyFileError, CertificateError, InstallationError) as error:
         return failed("sotto-export", error)

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from protos import federation_pb2 as pb
 
-PIECE_BYTES = 256 << 10
+PIECE_BYTES = 128 << 10
 """Data of a chunk, which lies in memory until it is whole, and is lost if the line breaks."""
 
 Kind = Callable[..., pb.ModelChunk | pb.UploadChunk]

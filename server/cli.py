@@ -21,9 +21,10 @@ from privacy.identities.keys import KeyFileError
 from privacy.masking.helper_answer import AnswerError
 from privacy.noise.calibrated_settings import TreeNoise
 from privacy.noise.masked_settings import MaskedNoise
-from server.config.chosen_start import DRAWN, with_start
+from server.config.chosen_start import with_start
 from server.config.chosen_words import parse_languages, with_languages
 from server.config.federation import ConfigError, FederationConfig, preset_text, settings_text
+from server.config.shipped_starts import NO_START
 from server.devices.clients import UnknownClientError
 from server.devices.known_helper import HelperMissingError
 from server.operating.backup import BackupError, create_backup, restore_backup
@@ -120,7 +121,7 @@ def _init(asked: Founding) -> None:
     if languages:
         text = with_languages(text, languages, source)
     # No start that ships is of another language than English.
-    start = DRAWN if languages and asked.start is None else asked.start
+    start = NO_START if languages and asked.start is None else asked.start
     text = with_start(text, start, source)
     passphrase = passphrase_in(asked.passphrase_file)
     founded = found(asked.folder, text, asked.hostname, source=source, passphrase=passphrase)

@@ -37,16 +37,22 @@ def personal(
     Raises:
         ValueError: If the source, the client or the target is refused.
         OSError: If the disk refuses.
+        ImportError: If the source is no bundle and there is no torch.
     """
-    return export_personal(
-        Personal(
-            source=Path(source),
-            out=Path(out),
-            client=client,
-            published=None if published is None else Path(published),
-            generated=None if generated is None else Path(generated),
-            authority=None if authority is None else Path(authority),
-            at_rest=at_rest,
-            whole=whole,
-        )
+    asked = Personal(
+        source=Path(source),
+        out=Path(out),
+        client=client,
+        published=None if published is None else Path(published),
+        generated=None if generated is None else Path(generated),
+        authority=None if authority is None else Path(authority),
+        at_rest=at_rest,
+        whole=whole,
     )
+    try:
+        return export_personal(asked)
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"sotto.personal needs {error.name} to read {source}, which is no bundle; "
+            "install sotto[export,train]"
+        ) from None

@@ -71,12 +71,12 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
     device.folder.keep_work_of(lease.nonce)
     try:
         _take_up_keys(lease, device)
-        told = check_signed(lease, device.folder, now=time.time())
+        signed = check_signed(lease, device.folder, now=time.time())
         plan = accept_plan(lease, device.floor, device.traffic)
         authority = device.folder.enrolment().ca_certificate
         accept_helper(lease, plan, device.floor.helpers, authority=authority, now=time.time())
         logger.info("round %d: privacy: %s", lease.round_number, plan.privacy.guarantee)
-        device.folder.note_signed_plan(told.encode())
+        device.folder.note_signed_plan(signed.encode())
         _tell_travel(lease, plan, device)
         kept = await _kept_for(lease, device, transport)
         if kept is None:
@@ -90,8 +90,10 @@ async def serve_lease(lease: wire.Lease, device: Device, transport: Transport) -
             sealed = await _fetch(lease, device, transport)
             kept = await _work(lease, plan, sealed, device, transport)
     except PlanRefusedError as refusal:
-        logger.warning("round %d: plan refused (%s): %s", lease.round_number, refusal.code, refusal)
+        told = f"round {lease.round_number}: plan refused ({refusal.code}): {refusal}"
+        logger.warning("%s", told)
         await transport.refuse_plan(lease.nonce, refusal.code)
+        device.folder.note_refused(told)
         return NotServed(refusal.code, str(refusal))
     if kept is not None:
         await _deliver(kept, device, transport)

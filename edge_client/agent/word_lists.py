@@ -7,7 +7,7 @@ from edge_client.agent.acceptance import PlanRefusedError
 from edge_client.agent.version_gap import older_side
 from edge_client.folder.layout import DeviceFolder
 from edge_client.wire.transport import Transport
-from models.plan.plan import VocabularySettings, decode_plan
+from models.plan.plan import Plan, VocabularySettings, decode_plan
 from models.plan.signed_plan import SignedPlan
 from models.text.vocabulary import (
     SHIPPED_NAME,
@@ -56,20 +56,28 @@ def word_list(wanted: VocabularySettings, folder: Path) -> Vocabulary:
     return words
 
 
-def last_word_list(folder: DeviceFolder) -> tuple[str, Vocabulary]:
-    """Return the name and words of the last plan's list; the shipped one if no plan has one.
+def last_plan(folder: DeviceFolder) -> Plan | None:
+    """Return the plan of the last round that the device saw, None before the first.
 
     Raises:
         DeviceFolderError: If the plan kept is too large.
         PlanError: If it is damaged.
         SignedPlanError: If its proof is damaged.
-        VocabularyError: As `word_list`.
     """
     kept = folder.signed_plan()
-    wanted = None if kept is None else decode_plan(SignedPlan.decode(kept).plan).vocabulary
+    return None if kept is None else decode_plan(SignedPlan.decode(kept).plan)
+
+
+def last_word_list(plan: Plan | None, folder: Path) -> tuple[str, Vocabulary]:
+    """Return the name and words of the last plan's list; the shipped one if no plan has one.
+
+    Raises:
+        VocabularyError: As `word_list`.
+    """
+    wanted = None if plan is None else plan.vocabulary
     if wanted is None:
         return SHIPPED_NAME, shipped_vocabulary()
-    return wanted.name, word_list(wanted, folder.word_lists)
+    return wanted.name, word_list(wanted, folder)
 
 
 def _check_shipped(wanted: VocabularySettings, coordinator: str) -> None:

@@ -16,14 +16,13 @@ from edge_client.child.own_plugins import load_own_plugins
 from edge_client.folder.layout import DeviceFolder, DeviceFolderError
 from edge_client.jobs.publishing_job import Published, PublishingJob
 from edge_client.owner.floor import FloorError
-from edge_client.personalisation.adapted import comparison_of
+from edge_client.personalisation.adapted import comparison_of, keeps_whole_model
 from edge_client.personalisation.grown_state import kept_layout, read_kept_state
 from edge_client.personalisation.own_model import WHOLE_MODELS, own_model
 from edge_client.personalisation.registry import build_client_half
-from edge_client.personalisation.state import PersonalState, PersonalStateError
+from edge_client.personalisation.state import PersonalState, PersonalStateError, StateLayout
 from models.plan.plan import Plan, PlanError, decode_plan, plan_schema
 from models.plan.published_part import PublishedRecord, encode_published
-from models.settings.personalisation import AdaptedSettings
 from models.vector.codec import named_tensors
 from privacy.foundation.atomic_files import write_atomically
 from privacy.identities.certificates import CertificateError
@@ -57,8 +56,7 @@ def publish(job: PublishingJob) -> Published:
     load_own_plugins(encoded, folder)
     plan = decode_plan(encoded)
     layout = kept_layout(plan, build_client_half(plan.personalisation))
-    keeps_model = isinstance(plan.personalisation, WHOLE_MODELS)
-    if not (layout.personal.tensors or keeps_model):
+    if not (layout.personal.tensors or isinstance(plan.personalisation, WHOLE_MODELS)):
         raise PersonalStateError(
             f'method "{plan.personalisation.method}" keeps no tensor of the shared model on the '
             "device: there is nothing to publish"
@@ -76,30 +74,29 @@ def publish(job: PublishingJob) -> Published:
         method=plan.personalisation.method,
         schema_sha256=plan_schema(plan).sha256.hex(),
     )
-    if keeps_model:
-        tensors = _own_model(plan, state)
-    else:
-        tensors = named_tensors(layout.personal, state.personal.numpy())
+    tensors = _own_tensors(plan, layout, state)
     encoded = encode_published(record, tensors, identity)
     write_atomically(Path(job.target), encoded)
     return Published(tensors=tuple(tensors), size_bytes=len(encoded))
 
 
-def _own_model(plan: Plan, state: PersonalState) -> dict[str, NDArray[np.float32]]:
-    """Return the device's whole own model by name.
+def _own_tensors(
+    plan: Plan, layout: StateLayout, state: PersonalState
+) -> dict[str, NDArray[np.float32]]:
+    """Return the device's whole own model by name, or its personal tensors if it has no other.
 
     Raises:
-        PersonalStateError: If everyone's model stayed the device's.
+        PersonalStateError: If everyone's model stayed the device's, in every tensor.
     """
-    if isinstance(plan.personalisation, AdaptedSettings):
-        compared = comparison_of(state.extras)
-        if not compared.keeps_own:
-            raise PersonalStateError(
-                f"{compared.in_words()}: there is nothing to publish, everyone's bundle serves as "
-                "it is"
-            )
-    schema = plan_schema(plan)
-    return named_tensors(schema, own_model(schema, state.extras).numpy())
+    if keeps_whole_model(plan.personalisation, state.extras):
+        schema = plan_schema(plan)
+        return named_tensors(schema, own_model(schema, state.extras).numpy())
+    if not layout.personal.tensors:
+        raise PersonalStateError(
+            f"{comparison_of(state.extras).in_words()}: there is nothing to publish, everyone's "
+            "bundle serves as it is"
+        )
+    return named_tensors(layout.personal, state.personal.numpy())
 
 
 def main() -> int:

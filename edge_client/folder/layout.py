@@ -84,6 +84,7 @@ class DeviceFolder:
         self._enrolment = path / "enrolment.json"
         self._travel = path / "travel.txt"
         self._adapted = path / "adapted.txt"
+        self._refused = path / "refused.txt"
         self._plan = path / "plan.json"
         self._signed_plan = path / "signed_plan.json"
         self._coordinator = path / "coordinator.json"
@@ -121,8 +122,12 @@ class DeviceFolder:
             raise DeviceFolderError(f"{self._plan} cannot be read: {error.strerror}") from None
 
     def note_signed_plan(self, encoded: bytes) -> None:
-        """Keep the proof of what the coordinator asked for in the newest accepted lease."""
+        """Keep the proof of what the coordinator asked for in the newest accepted lease.
+
+        What was refused before it is no longer the newest plan.
+        """
         _note(self._signed_plan, encoded, flush=False)
+        self._refused.unlink(missing_ok=True)
 
     def signed_plan(self) -> bytes | None:
         """Return what `note_signed_plan` kept, or None before the first lease.
@@ -195,6 +200,18 @@ class DeviceFolder:
             DeviceFolderError: If the file is larger than what was kept there.
         """
         return _noted(self._adapted)
+
+    def note_refused(self, words: str) -> None:
+        """Keep why this device refused the newest plan, in words, until it takes one."""
+        _note(self._refused, words.encode()[:_LONGEST_NOTE_BYTES], flush=False)
+
+    def refused(self) -> str:
+        """Return why this device refused the newest plan; empty if it did not.
+
+        Raises:
+            DeviceFolderError: If the file is larger than what was kept there.
+        """
+        return _noted(self._refused) or ""
 
     def outbox(self) -> Outbox:
         """Return the place for a sealed update in waiting."""

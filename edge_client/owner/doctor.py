@@ -125,7 +125,13 @@ def _policy(folder: DeviceFolder, now: float) -> str:
 
 
 def _last_plan(folder: DeviceFolder) -> str:
-    """Check the proof of what the coordinator asked for, as a third party would."""
+    """Check the proof of what the coordinator asked for, as a third party would.
+
+    A plan that was refused since then is told of instead, until one is taken.
+    """
+    refused = folder.refused()
+    if refused:
+        raise _UnwellError(f"{refused}. Until a plan is taken, this stands here")
     kept = folder.signed_plan()
     if kept is None:
         return "no round has come yet"

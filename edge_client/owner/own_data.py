@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edge_client.datasets.text_set import LEAST_TO_SPLIT, DatasetError, split_in_order
-from edge_client.owner.finding import Finding
+from edge_client.owner.finding import Finding, counted
 from edge_client.owner.typed_text import StoredText, TextSettings, read_texts
 from models.text.languages import is_unparted, likely_language, scripts, scripts_told
 from models.text.private_text import KINDS, Kind, cut_private, training_sentences
@@ -69,8 +69,8 @@ def _read(texts: Sequence[StoredText], limits: TextSettings) -> _OwnWords:
 def _amount(own: _OwnWords) -> Finding:
     train, *held_out = split_in_order(own.texts)
     told = (
-        f"{_counted(len(own.texts), 'text')}, {_counted(own.sentence_count, 'sentence')}, "
-        f"{_counted(own.words.total(), 'word')}: {_counted(len(train), 'text')} to train on, "
+        f"{counted(len(own.texts), 'text')}, {counted(own.sentence_count, 'sentence')}, "
+        f"{counted(own.words.total(), 'word')}: {counted(len(train), 'text')} to train on, "
         f"{sum(map(len, held_out)):,} of the newest to score on"
     )
     return Finding("text", bool(own.words), told)
@@ -138,7 +138,3 @@ def _enough(
             "evaluate are refused",
         )
     return Finding("enough", True, "to train on and to score on")
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" + ("" if count == 1 else "s")

@@ -1,9 +1,9 @@
 """Train everyone's model on by oneself, and keep the outcome only if it does better.
 
-The device trains on the older four fifths of its training text, epoch after epoch, and scores each
-epoch's model on the newest fifth, which it does not train on. The first epoch that does not do
-better ends it. The best model is the device's own; where none does better than everyone's, that
-stays the device's model, also when a newer one comes. What a round sends is trained as ever.
+The device trains on the older four fifths of its training text or clips, epoch after epoch, and
+scores each epoch's model on the newest fifth, which it does not train on. The first epoch that does
+not do better ends it. The best model is the device's own; where none does better than everyone's,
+that stays the device's model, also when a newer one comes. What a round sends is trained as ever.
 """
 
 from collections.abc import Mapping
@@ -17,13 +17,19 @@ from edge_client.descent.descent import Descent
 from edge_client.descent.optimisers import Optimiser
 from edge_client.folder.layout import DeviceFolder
 from edge_client.personalisation.method import ClientRound, ClientScoring, Learnt
-from edge_client.personalisation.own_model import lay_own_model, own_tensors, own_tensors_of
+from edge_client.personalisation.own_model import (
+    WHOLE_MODELS,
+    lay_own_model,
+    own_tensors,
+    own_tensors_of,
+)
 from edge_client.personalisation.plain import PlainHalf
 from edge_client.personalisation.state import PersonalState
 from models.networks.flat_parameters import load_parameters, read_parameters
-from models.settings.personalisation import AdaptedSettings
+from models.settings.personalisation import AdaptedSettings, PersonalisationSettings
 from models.tasks.metrics import Counts
 from models.tasks.scoring import WordScores, chunked_logits
+from models.tasks.speech_examples import SpeechExamples
 from models.vector.schema import Schema, TensorSpec
 
 _COMPARED = "adapted.compared"
@@ -31,16 +37,18 @@ _OLDER_TENTHS = 8  # Of the training text; what is newest decides.
 _SIDE_BY_SIDE = 64
 _LEAST_TARGETS = 10
 """Fewest tokens of newest text, or of older, by which a device can tell that its own is better."""
+_LEAST_CLIPS = 2
 
 
 class Comparison(NamedTuple):
-    """What the device's newest text says of the two models.
+    """What the device's newest text or clips say of the two models.
 
     Attributes:
         epochs: Epochs that made the device's own model; 0 if everyone's stayed.
-        shared_loss: Loss of everyone's on the newest text, nats a target.
+        shared_loss: Loss of everyone's on the newest, the task's for a target: nats of a token, mel
+            L1 of a frame.
         own_loss: The least loss of the device's own.
-        target_count: Targets of the newest text; 0 if there was too little to compare on.
+        target_count: Targets of the newest; 0 if there was too little to compare on.
     """
 
     epochs: int = 0
@@ -56,13 +64,16 @@ class Comparison(NamedTuple):
     def in_words(self) -> str:
         """Return one line for the device's owner."""
         if not self.target_count:
-            return "too little text to adapt to yet; everyone's model stays this device's"
-        losses = f"{self.own_loss:.3f} against {self.shared_loss:.3f} nats"
-        over = f"a target, over {self.target_count:,} targets"
+            return (
+                "not adapted yet, for want of data or before the federation's first_round; "
+                "everyone's model stays this device's"
+            )
+        losses = f"a loss of {self.own_loss:.3f} against {self.shared_loss:.3f}"
+        over = f"over {self.target_count:,} targets"
         if self.keeps_own:
-            return f"adapted: better on this device's newest text than everyone's, {losses} {over}"
+            return f"adapted: better on this device's newest data than everyone's, {losses} {over}"
         return (
-            f"not adapted: on this device's newest text everyone's model is no worse, {losses} "
+            f"not adapted: on this device's newest data everyone's model is no worse, {losses} "
             f"{over}; everyone's model stays this device's"
         )
 
@@ -90,6 +101,8 @@ class AdaptedHalf:
         """Train what is sent and leave it in the network; adapt what was received."""
         network, schema = client.descent.network, client.schema
         learnt = self._plain.train(client)
+        if client.round_number < self._settings.first_round:
+            return Learnt(learnt.mean_loss, _kept(schema, client.received, Comparison()))
         trained = read_parameters(network, schema)
         own = self.adapt(client)
         load_parameters(network, schema, trained)
@@ -98,18 +111,20 @@ class AdaptedHalf:
     def adapt(self, client: ClientRound) -> Mapping[str, Tensor]:
         """Return what the client keeps from now on; the network is left with any model."""
         descent, schema = client.descent, client.schema
-        cut = len(descent.examples) * _OLDER_TENTHS // 10
-        older, newest = descent.examples[:cut], descent.examples[cut:]
-        if min(len(older), len(newest)) < _LEAST_TARGETS:
+        count = len(descent.examples)
+        cut = count * _OLDER_TENTHS // 10
+        is_speech = isinstance(descent.examples, SpeechExamples)
+        if min(cut, count - cut) < (_LEAST_CLIPS if is_speech else _LEAST_TARGETS):
             return _kept(schema, client.received, Comparison())
+        older, newest = descent.examples[:cut], descent.examples[cut:]
         load_parameters(descent.network, schema, client.received)
-        shared_loss = _loss(descent, newest)
-        best, compared = client.received, Comparison(0, shared_loss, float("inf"), len(newest))
+        shared_loss, target_count = _loss(descent, newest)
+        best, compared = client.received, Comparison(0, shared_loss, float("inf"), target_count)
         steps = self._steps(descent, older)
         optimiser = Optimiser(descent.network, schema, steps.training)
         for epoch in range(1, self._settings.epochs + 1):
             steps.run(optimiser, epochs=1)
-            loss = _loss(descent, newest)
+            loss, _ = _loss(descent, newest)
             # A model that left the finite numbers is not better.
             is_better = loss < min(compared.own_loss, shared_loss)
             compared = compared._replace(own_loss=min(compared.own_loss, loss))
@@ -147,6 +162,13 @@ class AdaptedHalf:
         )
 
 
+def keeps_whole_model(settings: PersonalisationSettings, extras: Mapping[str, Tensor]) -> bool:
+    """Return whether a client's model is one of its own, beside everyone's."""
+    if isinstance(settings, AdaptedSettings):
+        return comparison_of(extras).keeps_own
+    return isinstance(settings, WHOLE_MODELS)
+
+
 def comparison_of(extras: Mapping[str, Tensor]) -> Comparison:
     """Return by what a device's own model was chosen, from what the device keeps."""
     epochs, shared_loss, own_loss, target_count = extras[_COMPARED].tolist()
@@ -164,6 +186,6 @@ def _kept(schema: Schema, model: Tensor, compared: Comparison) -> dict[str, Tens
     return own_tensors_of(schema, model) | {_COMPARED: torch.tensor(finite, dtype=torch.float32)}
 
 
-def _loss(descent: Descent, newest: Any) -> float:  # Examples, as of the task.
+def _loss(descent: Descent, newest: Any) -> tuple[float, int]:  # Examples, as of the task.
     counts = descent.task.evaluate(descent.network, [newest], batch_size=_SIDE_BY_SIDE)
-    return counts.mean_log_loss
+    return counts.mean_log_loss, counts.token_count

@@ -32,6 +32,7 @@ class ClientRound:
         received: The model as the client starts from it, personal tensors included: flat float32 in
             the order of ``schema``, on the CPU.
         extras: The tensors that the client kept beside the model, by name.
+        round_number: Round, from 1.
     """
 
     descent: Descent
@@ -39,6 +40,7 @@ class ClientRound:
     schema: Schema
     received: Tensor
     extras: Mapping[str, Tensor]
+    round_number: int
 
 
 class Learnt(NamedTuple):

@@ -233,7 +233,9 @@ class LocalTrainer:
         """Train as the personalisation method does; return the mean loss and what it keeps."""
         model = self._client.loaded(start.parameters)
         beside = self._extras(start.personal, model)
-        return self._half.train(ClientRound(descent, optimiser, self._client.schema, model, beside))
+        return self._half.train(
+            ClientRound(descent, optimiser, self._client.schema, model, beside, start.round_number)
+        )
 
     def evaluate(
         self,

@@ -3,7 +3,8 @@
 Nothing is sent, and nobody else's model changes. The fitted part depends on the method: an
 embedding where a hypernetwork makes tensors, with the personal tensors beside it; else the personal
 tensors, FedRoD's personal head, or a model of one's own; and every tensor where nothing is
-personal. A tree of Gaussian processes needs no fitting.
+personal. A tree of Gaussian processes needs no fitting. Method ``adapted`` fits what is personal
+first, a voice's speaker, and adapts everyone's model at the end.
 
 An embedding starts at the best of several draws by the client's own examples, and descends batch by
 batch: its tensors are generated, take one step on the batch, and that step is pulled back to the
@@ -172,7 +173,7 @@ class _OneFit:
                 after_epoch=lambda epoch, made: after_epoch(epoch, self._fitted(made)),
             )
         for epoch in range(1, settings.epochs + 1):
-            self._epoch(epoch)
+            self._epoch(epoch, is_last=epoch == settings.epochs)
             after_epoch(epoch, self._fitted())
         return None
 
@@ -187,7 +188,7 @@ class _OneFit:
         network, task = self._client.network, self._fit.task
         return task.evaluate(network, [self._examples], batch_size=EVALUATION_BATCH).mean_log_loss
 
-    def _epoch(self, epoch: int) -> None:
+    def _epoch(self, epoch: int, *, is_last: bool) -> None:
         """Fit what is the client's own by one pass over its examples."""
         match self._fit.plan.personalisation:
             case PFedGpSettings():
@@ -197,7 +198,10 @@ class _OneFit:
             case PFedMeSettings() | DittoSettings():
                 self._fit_own_model(epoch)
             case AdaptedSettings() as settings:
-                self._adapt(AdaptedHalf(settings), epoch)
+                if self._client.personal.tensors:
+                    self._fit_tensors(epoch)
+                if is_last:
+                    self._adapt(AdaptedHalf(settings), epoch)
             case _:
                 self._fit_tensors(epoch)
 
@@ -229,7 +233,7 @@ class _OneFit:
         client = self._client
         model = client.loaded(self._received)
         learnt = self._fit.half.train(
-            ClientRound(descent, optimiser, client.schema, model, self._personal.extras)
+            ClientRound(descent, optimiser, client.schema, model, self._personal.extras, epoch)
         )
         self._keep(self._personal.personal, learnt.extras)
         if isinstance(self._fit.plan.personalisation, PFedMeSettings):
@@ -240,7 +244,9 @@ class _OneFit:
         client = self._client
         descent, optimiser = self._descent(epoch)
         received = client.loaded(self._received)
-        model = ClientRound(descent, optimiser, client.schema, received, self._personal.extras)
+        model = ClientRound(
+            descent, optimiser, client.schema, received, self._personal.extras, epoch
+        )
         self._keep(self._personal.personal, half.adapt(model))
 
     def _trainings(self, epoch: int, batch_size: int) -> Iterator[LocalTraining]:

@@ -32,8 +32,9 @@ def run(command: list[str]) -> str:
     return done.stdout
 
 
-def run_all(commands: list[list[str]]) -> None:
-    """Run commands side by side.
+@contextmanager
+def run_beside(*commands: list[str]) -> Iterator[None]:
+    """Run commands side by side, and beside the block, which ends when they all have.
 
     Raises:
         ProcessFailedError: If one fails.
@@ -42,7 +43,13 @@ def run_all(commands: list[list[str]]) -> None:
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for command in commands
     ]
-    failures = [process.communicate()[1].strip() for process in started if process.wait() != 0]
+    try:
+        yield
+    finally:
+        told = [process.communicate()[1].strip() for process in started]
+    failures = [
+        line for line, process in zip(told, started, strict=True) if process.returncode != 0
+    ]
     if failures:
         raise ProcessFailedError(failures[0])
 

@@ -19,7 +19,7 @@ from examples.keyboard.attention import attention_weights
 from examples.keyboard.devices import Deal, deal
 from examples.keyboard.following import DemoError, await_coordinator, follow
 from examples.keyboard.picture import draw
-from examples.keyboard.processes import ProcessFailedError, run, running, sotto
+from examples.keyboard.processes import ProcessFailedError, run_beside, running, sotto
 from examples.keyboard.scoring import report, score, start_of
 from examples.keyboard.setting_up import ROUNDS, Place, enrol_devices, found_federation
 from server.config.federation import FederationConfig
@@ -60,14 +60,14 @@ def _demonstrate(place: Place, console: Console, rounds: int | None) -> None:
     start = start_of(config, hands)
     before = score(config, hands, start)
     perplexities = [before.perplexity, *_train(place, config, hands, console)]
-    run(sotto("export", "keyboard", place.coordinator, "--out", place.bundle))
+    words = config.word_list.load()
+    with run_beside(sotto("export", "keyboard", place.coordinator, "--out", place.bundle)):
+        weights = attention_weights(config, hands.folders, words, start)
     report(place, config, hands, before, console)
     console.print(
         "[yellow]Not private:[/] five devices with this noise have no privacy guarantee. "
         "The noise mode is the paper's; it shows the mechanics and promises nothing."
     )
-    words = config.word_list.load()
-    weights = attention_weights(config, hands.folders, words, start)
     draw(ROOT / "demo.png", perplexities, weights)
     console.print(
         f"Bundle: demo/{place.bundle.name}. Picture: demo.png. "
@@ -81,8 +81,9 @@ def _train(place: Place, config: FederationConfig, hands: Deal, console: Console
     with running(coordinator, place.folder) as served:
         await_coordinator(place, served["coordinator"])
         # Before newer releases take its place: a coordinator keeps the last few.
-        run(sotto("export", "keyboard", place.coordinator, "--out", place.starting_bundle))
-        enrol_devices(place, hands)
+        exported = sotto("export", "keyboard", place.coordinator, "--out", place.starting_bundle)
+        with run_beside(exported):
+            enrol_devices(place, hands)
         console.print("Coordinator and devices are enrolled; each made its own three keys.")
         devices = {
             text.parent.name: sotto("client", "--verbose", "run", text.parent, "--data", text)

@@ -1,8 +1,5 @@
 """Score the keyboard on text that no device has, and say what the devices taught it."""
 
-import json
-from pathlib import Path
-
 import msgspec
 import torch
 from rich.console import Console
@@ -12,7 +9,6 @@ from torch import Tensor
 from edge_client.owner.traffic import Day
 from edge_client.training.users_scoring import evaluate_users
 from examples.keyboard.devices import Deal
-from examples.keyboard.processes import run, sotto
 from examples.keyboard.setting_up import Place
 from models.plan.plan import Plan
 from models.settings.model import schema_of
@@ -21,6 +17,7 @@ from models.vector.codec import decode
 from server.config.federation import FederationConfig
 from server.config.plans import make_plan
 from server.releases.starting_model import starting_parameters
+from sotto.keyboards import Keyboard
 
 PROMPTS = ("see you ", "the value of the ", "if the object is ", "this method can be us")
 
@@ -47,9 +44,9 @@ def report(
     ):
         table.add_row(name, *(f"{getattr(counts, figure):.1%}" for counts in (before, after)))
     table.add_section()
+    keyboards = [Keyboard.load(bundle) for bundle in (place.starting_bundle, place.bundle)]
     for prompt in PROMPTS:
-        bundles = (place.starting_bundle, place.bundle)
-        table.add_row(f'"{prompt}"', *(_suggested(bundle, prompt) for bundle in bundles))
+        table.add_row(f'"{prompt}"', *(_suggested(keyboard, prompt) for keyboard in keyboards))
     console.print(table)
     moved = [
         msgspec.json.decode((text.parent / "traffic.json").read_bytes(), type=Day)
@@ -71,6 +68,5 @@ def _plan(config: FederationConfig, hands: Deal) -> Plan:
     return make_plan(config, run="0" * 32, cohort_size=len(hands.folders), vocabulary=words)
 
 
-def _suggested(bundle: Path, text: str) -> str:
-    answer = json.loads(run(sotto("export", "suggest", bundle, text, "--json")))
-    return ", ".join(each["word"] for each in answer["suggestions"])
+def _suggested(keyboard: Keyboard, text: str) -> str:
+    return ", ".join(each.word for each in keyboard.suggest(text))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from examples.keyboard.devices import Deal
-from examples.keyboard.processes import free_ports, run, run_all, sotto
+from examples.keyboard.processes import free_ports, run, run_beside, sotto
 from server.config.federation import FederationConfig, read_config
 
 ROUNDS = 10
@@ -67,13 +67,13 @@ def enrol_devices(place: Place, hands: Deal) -> None:
     count = str(len(hands.folders))
     invites = run(sotto("server", "token", place.coordinator, "--count", count)).splitlines()
     devices = [text.parent for text in hands.folders]
-    run_all(
-        [
-            # The demonstration's noise promises nothing, and its devices say that they know.
-            sotto("client", "enrol", device, "--invite", invite, "--accept-no-guarantee")
-            for device, invite in zip(devices, invites, strict=True)
-        ]
-    )
+    commands = [
+        # The demonstration's noise promises nothing, and its devices say that they know.
+        sotto("client", "enrol", device, "--invite", invite, "--accept-no-guarantee")
+        for device, invite in zip(devices, invites, strict=True)
+    ]
+    with run_beside(*commands):
+        pass
     for device in devices:
         # This machine is not idle, and five training processes start faster once than each round.
         (device / "client.toml").write_text("keep_warm_s = 60.0\n[policy]\nidle = false\n")

@@ -52,7 +52,13 @@ class OpenKeyboard:
         self._ranking = PersonalRanking(opened.vocabulary, self._index, blocked=blocked)
 
     def suggest(self, text: str, *, count: int) -> list[Suggestion]:
-        """Return at most ``count`` words for the end of a text, likeliest first."""
+        """Return at most ``count`` words for the end of a text, likeliest first.
+
+        Raises:
+            ValueError: If the count is below 1.
+        """
+        if count < 1:
+            raise ValueError(f"count must be >= 1, got {count}")
         words = NextWords(self._graph, self._vocabulary, slot_count=count, index=self._index)
         reading = words.read(text)
         if reading is None:

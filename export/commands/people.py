@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from export.bundles.manifest import BundleManifest, Manifest
+from export.bundles.manifest import BundleManifest
 from export.bundles.signed_files import MANIFEST_FILE
 from export.commands.flags import Personal
 from export.commands.reports import Report, described, described_person, named
@@ -117,8 +117,6 @@ def _of_bundle(source: Path, target: Path, part: PublishedPart | None, options: 
     if not options.whole:
         own = export_own(bundle, part, target, generated=generated, resting=options.at_rest)
         return {"file": str(target), **signed, **described_person(own)}
-    if not isinstance(bundle.manifest, Manifest):
-        raise ExportError("a voice takes its speaker as a file: leave out --whole")
     manifest = export_whole(bundle, part, target, generated=generated)
     client = {"client": part.record.client}
     return {"bundle": str(target), **signed, **client, **described(manifest)}

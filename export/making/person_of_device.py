@@ -144,6 +144,8 @@ def own_tensors(
             f"the bundle must take a person's tensors, but holds a whole model; {client}'s "
             "published part is of no use to it, but where it is a whole model too: give --whole"
         )
+    if is_whole(manifest, published):
+        raise ExportError(f"{client} published a whole model of their own: give --whole")
     schema = _with_roles(manifest, published)
     check_published(published, schema, run=manifest.run, method=part.method, whose="the bundle's")
     made = schema.with_roles(Role.GENERATED)
@@ -160,13 +162,18 @@ def own_tensors(
     return {name: own[name] for name in part.tensors}
 
 
+def is_whole(manifest: BundleManifest, published: PublishedPart) -> bool:
+    """Return whether a device published a tensor for each one of a bundle's model."""
+    return published.tensors.keys() == schema_of(manifest.model).slices.keys()
+
+
 def own_whole_model(manifest: BundleManifest, published: PublishedPart) -> Tensors:
-    """Return a person's own model, in schema order, for a bundle that takes nothing of a person.
+    """Return a person's own model, in schema order, instead of everyone's and of a person's part.
 
     Raises:
         ExportError: If what was published is of another run or model, or no whole one.
     """
-    schema = schema_of(manifest.model)
+    schema = _with_roles(manifest, published)
     check_published(
         published,
         schema,
@@ -203,10 +210,13 @@ def _with_roles(manifest: BundleManifest, published: PublishedPart) -> Schema:
     """Return every tensor of a bundle's model with its role: a published tensor is the device's.
 
     A bundle does not say so, but the digest that the device signed is of another schema if it is
-    wrong.
+    wrong. Beside a whole model of the device's own, only what is a person's in everyone's is.
     """
-    own = dict.fromkeys(manifest.personal_schema.slices, Role.GENERATED)
-    own |= dict.fromkeys(published.tensors, Role.PERSONAL)
+    if is_whole(manifest, published):
+        own = dict.fromkeys(manifest.personal_schema.slices, Role.PERSONAL)
+    else:
+        own = dict.fromkeys(manifest.personal_schema.slices, Role.GENERATED)
+        own |= dict.fromkeys(published.tensors, Role.PERSONAL)
     return Schema(
         tuple(
             msgspec.structs.replace(spec, role=own.get(spec.name, spec.role))

@@ -2,8 +2,9 @@
 
 They are the part that everyone's graph takes as inputs, or a whole model that the device keeps.
 
-It needs no torch, so a device does it for its owner. Instead the new graph is compared with
-everyone's with the person's tensors as inputs, which agreed with torch when it was made.
+Words and images need no torch for it, so a device does it for its owner. Instead the new graph is
+compared with everyone's with the person's tensors as inputs, which agreed with torch when it was
+made. A voice's graphs are compared with torch.
 """
 
 from collections.abc import Iterable
@@ -14,13 +15,14 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from export.bundles.files import check_target
-from export.bundles.keyboard_bundle import BundleOf, write_bundle
-from export.bundles.manifest import MODEL_FILE, Manifest
+from export.bundles.keyboard_bundle import AnyBundle, Files, write_bundle
+from export.bundles.manifest import MODEL_FILE, BundleManifest
 from export.bundles.manifest_entries import FileDigest
+from export.bundles.speech_manifest import SpeechManifest
 from export.faces.family import ExportError
 from export.faces.personal_inputs import personal_inputs
-from export.making.person_of_device import Tensors, own_tensors, own_whole_model
-from export.parity.checked_graph import build_graphs, flat, recover_held
+from export.making.person_of_device import Tensors, is_whole, own_tensors, own_whole_model
+from export.parity.checked_graph import build_graphs, flat, make_graphs, recover_held
 from export.parity.images import BATCHES
 from export.parity.words import SHAPES, TOLERANCE, ParityError, fitting
 from export.people.personal_file import PersonalFile
@@ -37,54 +39,67 @@ Compared = Iterable[tuple[NDArray[np.float32], NDArray[np.float32]]]
 
 
 def export_whole(
-    bundle: BundleOf[Manifest],
+    bundle: AnyBundle,
     published: PublishedPart,
     target: Path,
     *,
     generated: PersonalFile | None = None,
-) -> Manifest:
+) -> BundleManifest:
     """Write a bundle with a person's whole model, from everyone's float32 bundle.
 
     Its manifest's ``parity`` is that of everyone's graph with torch plus the difference of the new
-    graph from that one. Arguments are those of ``own_tensors``.
+    graph from that one; a voice's is that of its own graphs. Arguments are those of
+    ``own_tensors``.
 
     Raises:
         BundleError: As ``own_tensors``, or if the target cannot be made there.
         ExportError: As ``own_tensors``, or if the bundle is rounded.
         GraphError: If onnxruntime cannot load a graph.
-        ParityError: If the two graphs disagree.
+        ParityError: If the two graphs disagree, or a voice's and torch, or torch is missing for it.
     """
     check_target(target)
-    before = bundle.manifest
+    before: BundleManifest = bundle.manifest
     if before.precision != "float32":
         raise ExportError(
             f"a whole model must be made of a float32 bundle, got {before.precision}; a person's "
             "file goes onto this one, or round the whole bundle later"
         )
-    if before.personal is None and generated is None:
+    takes_nothing = before.personal is None and generated is None
+    if takes_nothing or is_whole(before, published):
         own = own_whole_model(before, published)
     else:
         own = own_tensors(before, published, generated)
     held = recover_held(before, bundle.files, personal=before.personal_schema.slices)
-    tensors = {**held, **own}
+    files, facts = _made(bundle, {**held, **own}, own)
+    manifest = replace(
+        before,
+        format_version=before.newest_version,
+        files=before.files | {name: FileDigest.of(content) for name, content in files.items()},
+        personal=None,
+        client=published.record.client,
+        **facts,
+    )
+    write_bundle(target, manifest, {**bundle.files, **files})
+    return manifest
+
+
+def _made(bundle: AnyBundle, tensors: Tensors, own: Tensors) -> tuple[Files, dict[str, object]]:
+    """Return the whole model's graphs, and what the manifest says of them."""
+    before: BundleManifest = bundle.manifest
+    if isinstance(before, SpeechManifest):
+        made = make_graphs(before.model, tensors)
+        return made.files, made.facts
     graphs = build_graphs(before.model, tensors)
     inputs = personal_inputs(before.model, own)
     difference = _difference(before, graphs[MODEL_FILE], _taking(bundle, own), inputs)
     parity = before.parity
-    manifest = replace(
-        before,
-        format_version=before.newest_version,
-        files=before.files | {MODEL_FILE: FileDigest.of(graphs[MODEL_FILE])},
-        parameters_sha256=parameters_sha256(flat(tensors, schema_of(before.model))),
-        parity=replace(parity, largest_difference=parity.largest_difference + difference),
-        personal=None,
-        client=published.record.client,
-    )
-    write_bundle(target, manifest, {**bundle.files, **graphs})
-    return manifest
+    return graphs, {
+        "parameters_sha256": parameters_sha256(flat(tensors, schema_of(before.model))),
+        "parity": replace(parity, largest_difference=parity.largest_difference + difference),
+    }
 
 
-def _taking(bundle: BundleOf[Manifest], own: Tensors) -> bytes:
+def _taking(bundle: AnyBundle, own: Tensors) -> bytes:
     """Return a graph that takes the person's tensors as inputs: everyone's, or one of inputs alone.
 
     A whole model of a person's own is held by no graph of everyone's; there the same network is
@@ -95,7 +110,9 @@ def _taking(bundle: BundleOf[Manifest], own: Tensors) -> bytes:
     return build_graphs(bundle.manifest.model, {}, personal=tuple(own))[MODEL_FILE]
 
 
-def _difference(before: Manifest, encoded: bytes, taking: bytes, inputs: PersonalInputs) -> float:
+def _difference(
+    before: BundleManifest, encoded: bytes, taking: bytes, inputs: PersonalInputs
+) -> float:
     """Return how far the new graph is from one with the person's tensors as inputs, in nats."""
     if before.kind == "keyboard":
         compared = _words(NextWordGraph(encoded), NextWordGraph(taking).for_person(inputs))

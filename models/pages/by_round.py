@@ -7,7 +7,15 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from models.pages.curves import Line, colour_of, is_thinned, picture, points_of, titled
+from models.pages.curves import (
+    Line,
+    colour_of,
+    figure_in_words,
+    is_thinned,
+    picture,
+    points_of,
+    titled,
+)
 from models.pages.document import Html, element
 from models.tasks.figures import quality_of
 
@@ -52,7 +60,7 @@ def sections(courses: Sequence[Course]) -> list[Html]:
         ]
         values = {value for line in lines for _, value in line.points}
         if len(values) == 1 and math.isfinite(next(iter(values))):
-            constant.append(f"{titled(name)} {values.pop():.6g}")
+            constant.append(f"{titled(name)} {figure_in_words(values.pop())}")
         elif lines:
             drawn.setdefault(_group_of(name), []).append(picture(name, lines))
             has_means = has_means or is_thinned(lines)

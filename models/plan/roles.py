@@ -27,7 +27,7 @@ from models.vector.schema import Role, Schema
 
 _ONE_CLASS_TASK = "image_classification"
 _TASKS_OF_FEW_CLASSES = ("next_character", _ONE_CLASS_TASK)
-_TASKS_OF_TEXT = ("next_word", "next_character")
+_TASKS_WITH_A_NEWEST = ("next_word", "next_character", "speech")
 _TASKS_WITH_FEATURES = ("next_word", *_TASKS_OF_FEW_CLASSES)
 
 
@@ -82,10 +82,11 @@ def check_task(settings: PersonalisationSettings, task: str) -> None:
             f'"{task}": a person never uses most words of a vocabulary, and those would never be '
             "learnt; set another method, or head"
         )
-    if isinstance(settings, AdaptedSettings) and task not in _TASKS_OF_TEXT:
+    if isinstance(settings, AdaptedSettings) and task not in _TASKS_WITH_A_NEWEST:
         raise ValueError(
-            f'method "{settings.method}" needs task = {" or ".join(map(repr, _TASKS_OF_TEXT))}, '
-            f'got "{task}": the newest part of a text decides whether a device keeps its own model'
+            f'method "{settings.method}" needs task = '
+            f'{" or ".join(map(repr, _TASKS_WITH_A_NEWEST))}, got "{task}": the newest text or '
+            "clips decide whether a device keeps its own model"
         )
     votes = isinstance(settings, FedTpSettings) and settings.neighbours is not None
     if votes and task not in _TASKS_WITH_FEATURES:

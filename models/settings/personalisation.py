@@ -196,19 +196,23 @@ class DittoSettings(_Method, frozen=True, kw_only=True, tag="ditto"):
 class AdaptedSettings(_Method, frozen=True, kw_only=True, tag="adapted"):
     """Everyone's model, which each device trains on by itself and keeps if it does better.
 
-    A round trains and sends as method ``global`` does. The device's own newest text decides.
+    A round trains and sends as method ``global`` does. The device's own newest text or clips
+    decide.
 
     Attributes:
-        epochs: Most passes over the device's own text; fewer where one more did not help.
+        epochs: Most passes over the device's own data; fewer where one more did not help.
         learning_rate: Step size of those passes; far below that of rounds, whose updates are
             averaged. The default is for word models under SGD with clipped gradients.
+        first_round: Round from which devices adapt. Before it a model that still learns fast would
+            make each device's own worthless by the next round.
     """
 
     epochs: int = 4
     learning_rate: float = 1.0
+    first_round: int = 1
 
     def __post_init__(self) -> None:
-        check_at_least(self, 1, "epochs")
+        check_at_least(self, 1, "epochs", "first_round")
         check_positive(self, "learning_rate")
 
 

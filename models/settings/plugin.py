@@ -15,6 +15,7 @@ from models.plugins.names import PluginError
 from models.plugins.parts import Part
 from models.settings.family import Family
 from models.vector.schema import Role, Schema
+from privacy.foundation.decoding_errors import explained
 
 
 class ModelPart(Protocol):
@@ -43,7 +44,9 @@ def own_settings(part: Part, name: str, table: dict[str, Any]) -> Any:
     kind = part_of(part, name)
     try:
         return msgspec.convert(table, kind, strict=True)
-    except (msgspec.ValidationError, ValueError) as error:
+    except msgspec.ValidationError as error:
+        raise PluginError(f"settings of {name}: {explained(error, table, kind)}") from None
+    except ValueError as error:
         raise PluginError(f"settings of {name}: {error}") from None
     except Exception as error:
         raise broken_part(part, name, error) from error

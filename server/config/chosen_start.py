@@ -10,10 +10,7 @@ from pathlib import Path
 import msgspec
 
 from server.config.federation import ConfigError, parse_config
-from server.config.shipped_starts import SHIPPED_STARTS
-
-DRAWN = "none"
-"""A start that is drawn from the seed."""
+from server.config.shipped_starts import NO_START, SHIPPED_STARTS
 
 _FIRST_TABLE = re.compile(r"^\[", re.MULTILINE)
 _LINE = re.compile(
@@ -34,7 +31,7 @@ def with_start(settings: str, start: str | None, source: str) -> str:
     if start is None:
         return settings
     before = parse_config(settings, source)
-    chosen = None if start == DRAWN else start
+    chosen = None if start == NO_START else start
     if chosen is not None and chosen not in SHIPPED_STARTS:
         chosen = str(Path(chosen).absolute())
     line = "" if chosen is None else f"start_from = {msgspec.json.encode(chosen).decode()}\n"

@@ -14,7 +14,7 @@ from server.config.personalisation_rules import check_deployable
 from server.config.plugin_rules import load_named
 from server.config.rules import RULES
 from server.config.settings import FederationSettings
-from server.config.shipped_starts import rooted_start
+from server.config.shipped_starts import NO_START, rooted_start
 
 
 class ConfigError(ValueError):
@@ -27,6 +27,8 @@ class FederationConfig(FederationSettings, frozen=True, kw_only=True, forbid_unk
     RULES: ClassVar = RULES
 
     def __post_init__(self) -> None:
+        if self.start_from == NO_START:
+            msgspec.structs.force_setattr(self, "start_from", None)
         for check in self.RULES:
             check(self)
 

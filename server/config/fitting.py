@@ -73,7 +73,8 @@ def check_fitting(
 def _check_personal(
     fit: EmbeddingFitSettings, personalisation: PersonalisationSettings, schema: Schema
 ) -> None:
-    if not (schema.with_roles(Role.PERSONAL).tensors or isinstance(personalisation, _KEEPS_MORE)):
+    has_personal = bool(schema.with_roles(Role.PERSONAL).tensors)
+    if not (has_personal or isinstance(personalisation, _KEEPS_MORE)):
         raise ValueError(
             f"fitting learns what is a device's own, and personalisation.method = "
             f'"{personalisation.method}" leaves this model nothing to fit; remove [fitting]'
@@ -84,7 +85,7 @@ def _check_personal(
             f'"{personalisation.method}": the rest is about embeddings, and tensors step as '
             "[training] says"
         )
-    if isinstance(personalisation, AdaptedSettings) and fit.epochs != 1:
+    if isinstance(personalisation, AdaptedSettings) and fit.epochs != 1 and not has_personal:
         raise ValueError(
             f'fitting.fit.epochs must be 1 with personalisation.method = "adapted", got '
             f"{fit.epochs}: personalisation.epochs says how long a device adapts"

@@ -42,7 +42,7 @@ class FederationSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
         growth: When the model gets its layers; absent gives it all of them from the first round.
         start_from: Model of the same sizes and word list with whose parameters the run starts: a
             shipped start's name (``english``, ``voices``), a packed file, or the folder of a public
-            release. Absent draws them from the seed.
+            release. Absent, or ``none``, draws them from the seed.
         vocabulary: The word list; absent for a task without words.
         personalisation: Method, and with it the part that each device keeps for itself.
         privacy: Noise mode and clipping; ``mode`` picks the kind.

@@ -9,6 +9,8 @@ from pathlib import Path
 import models.data
 
 SHIPPED_STARTS = ("english", "voices")
+NO_START = "none"
+"""The name of no start at all, by which a run goes without the start of its preset."""
 
 
 def shipped_start(start_from: str) -> Path | None:

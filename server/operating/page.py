@@ -194,7 +194,8 @@ def _rounds(account: Account) -> Iterator[Html]:
     times = "none was started over" if not again else f"they were started over {again} times in all"
     first, last = _day(rounds[0].recorded_at), _day(rounds[-1].recorded_at)
     days = f"on {first}" if first == last else f"from {first} to {last}"
-    yield element("p", f"{len(rounds):,} rounds {days}; {times}.")
+    counted = "1 round" if len(rounds) == 1 else f"{len(rounds):,} rounds"
+    yield element("p", f"{counted} {days}; {times}.")
     if account.hides_cohort:
         yield element(
             "p",

@@ -20,7 +20,7 @@ from rich.text import Text
 from privacy.foundation.flags import Flag
 from privacy.foundation.whole_number_flags import at_least_one
 from privacy.noise.plan_events import budgets_of
-from server.machine.answers import shown_phase
+from server.machine.answers import Phase, shown_phase
 from server.operating.commands import Federation
 from server.operating.flags import OnFolder
 from server.operating.remedies import remedy
@@ -102,7 +102,7 @@ def _screen(console: Console) -> Iterator[Callable[[RenderableType], None]]:
 def drawn(seen: Seen, promise: Promise) -> RenderableType:
     """Return the whole picture of one look."""
     report, rounds = seen
-    parts: list[RenderableType] = [_title(report, promise), ""]
+    parts: list[RenderableType] = [_title(seen, promise), ""]
     facts = Table.grid(padding=(0, 2))
     if not promise.hides_cohort and report.leased_clients + report.committed_clients:
         drawn_count = max(report.leased_clients, report.committed_clients)
@@ -112,6 +112,8 @@ def drawn(seen: Seen, promise: Promise) -> RenderableType:
     if report.device_versions:
         told = ", ".join(f"{name} on {n}" for name, n in sorted(report.device_versions.items()))
         facts.add_row("versions", told)
+    if rounds and not promise.hides_cohort:
+        facts.add_row("newest", _phases_of(rounds[-1]))
     _add_figure(facts, rounds)
     _add_budgets(facts, seen, promise)
     parts.append(facts)
@@ -123,20 +125,34 @@ def drawn(seen: Seen, promise: Promise) -> RenderableType:
     return Group(*parts)
 
 
-def _title(report: StatusReport, promise: Promise) -> Text:
+def _title(seen: Seen, promise: Promise) -> Text:
+    report, rounds = seen
     shown = shown_phase(report.phase, hides_cohort=promise.hides_cohort)
     phase = "paused" if report.is_paused else shown
     left = f" · {report.remaining_s:.0f} s left" if report.remaining_s else ""
     leader = f" · {report.leader} leads" if report.leader else ""
     of_all = f"round {report.round_number} of {promise.last_round}"
+    if shown == Phase.FINISHED or report.round_number > promise.last_round:
+        # No round comes next.
+        released = rounds[-1].round_number if rounds else 0
+        of_all = f"{released} of {promise.last_round} rounds released"
     return Text(f"{of_all} · {phase}{left}{leader}", style="bold")
 
 
+def _phases_of(newest: ReleaseSummary) -> str:
+    told = f"round {newest.round_number} took {newest.duration_s:.3g} s"
+    closing_s = _number(newest.metrics.get("closing_s"))
+    return told if math.isnan(closing_s) else f"{told}, {closing_s:.2g} s of that to sum it"
+
+
 def _add_figure(facts: Table, rounds: Sequence[ReleaseSummary]) -> None:
-    """Add the run of the figure by which the model is followed, if the releases have one."""
+    """Add the run of the figure by which the model is followed, or how to get one."""
     names = {name for summary in rounds for name in summary.metrics}
     name = next((one for kind in _FIGURES for one in sorted(names) if one.endswith(kind)), None)
     if name is None:
+        if rounds:
+            how = "none yet: [evaluation] in federation.toml has one measured"
+            facts.add_row("figure", Text(how))
         return
     values = [_number(summary.metrics.get(name)) for summary in rounds]
     known = [value for value in values if math.isfinite(value)]

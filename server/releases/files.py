@@ -201,12 +201,12 @@ class ReleaseFolder:
                     late.unlink(missing_ok=True)
 
     def prune(self, keep: Collection[int]) -> None:
-        """Delete every release but these rounds', later ones and those that a pointer names."""
+        """Delete every release but these rounds', at least one, later ones and those pointed at."""
         kept = {*keep, self.pointed("latest"), self.pointed("best")}
         for folder in self.published():
             number = int(folder.name)
             # A later one is of whoever took over.
-            if number not in kept and number < max(keep, default=number + 1):
+            if number not in kept and number < max(keep):
                 shutil.rmtree(folder)
 
     def published(self) -> list[Path]:

@@ -164,8 +164,8 @@ def publish_release(
     """Give a recorded release its name; repeating does no harm.
 
     ``best_round`` is where ``best`` points from now on; None leaves it. ``keep`` are the rounds
-    whose files stay beside ``latest`` and ``best``; None keeps all. ``term`` is that in which the
-    files were written, if not in this one.
+    whose files stay beside this one's, ``latest`` and ``best``; None keeps all. ``term`` is that in
+    which the files were written, if not in this one.
 
     Raises:
         ReleaseError: If its files are gone.
@@ -182,7 +182,7 @@ def publish_release(
     if best_round is not None:
         folder.point("best", best_round)
     if keep is not None:
-        folder.prune(keep)
+        folder.prune({round_number, *keep})
 
 
 def add_metrics(store: Store, round_number: int, metrics: dict[str, Metric]) -> None:

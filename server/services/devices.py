@@ -19,8 +19,8 @@ from server.devices.transfer_line import TransferLine
 from server.devices.upload_piece import UploadPiece
 from server.services.admission import check_device
 
-MOST_LEAVING_BYTES = 64 << 20
-"""Bytes of models that may be on their way out of memory at a time."""
+MOST_LEAVING_BYTES = 32 << 20
+"""Bytes of models that may be on their way out of memory at a time: a piece each of 256."""
 # A renewal is three signatures and two flushed transactions; an honest device asks a few times a
 # year, and again when the answer was lost.
 _RENEWAL_EVERY_S = 60.0
@@ -73,7 +73,7 @@ class FederationService(pb_grpc.FederationServicer):
         """Write a sealed part of the model to the holder of a lease, as encoded messages."""
         async with answering(context):
             client = await self._caller(context)
-            async with self._leaving.turn(MOST_LEAVING_BYTES) as turn:
+            async with self._leaving.turn(PIECE_BYTES) as turn:
                 for piece in await self._desk.model_pieces(client, request):
                     # Written here and not yielded: a device that loses its place is told so.
                     await context.write(piece)

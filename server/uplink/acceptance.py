@@ -35,7 +35,7 @@ from server.uplink.sealed_payloads import PayloadOpener, SealedUpdate
 
 _LOG = logging.getLogger(__name__)
 _ID_BYTES = 16
-MOST_ARRIVING_BYTES = 64 << 20
+MOST_ARRIVING_BYTES = 32 << 20
 """Bytes of updates that may be on their way into memory at a time."""
 
 COUNTED_AT_UPLOAD = frozenset(

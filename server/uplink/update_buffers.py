@@ -10,6 +10,8 @@ from collections.abc import Hashable
 # As many as are opened at one time on arrival; never lent for longer than that takes.
 _LEAST = 2
 _MOST = 16
+# Times as many devices as buffers, from which on a cohort is large.
+_LARGE = 8
 _MOST_BYTES = 512 << 20
 
 
@@ -17,10 +19,17 @@ def buffer_count_for(update_bytes: int, cohort_size: int | None, *, closing: int
     """Return how many updates to hold: a small cohort's all, and never more than a fixed memory.
 
     ``closing`` is what a close wants (``closing_workers.buffers_wanted``): so many more than a
-    cohort let all of it be opened on arrival. None is a cohort of any size.
+    cohort let all of it be opened on arrival. Of a large cohort next to nothing would be there
+    still when it closes, so that what is opened at one time is enough. None is a cohort of any
+    size.
     """
     most, spare = max(_MOST, 2 * closing), max(_LEAST, closing)
-    wanted = most if cohort_size is None else min(most, cohort_size + spare)
+    if cohort_size is None:
+        wanted = most
+    elif cohort_size > _LARGE * most:
+        wanted = 2 * spare
+    else:
+        wanted = min(most, cohort_size + spare)
     return max(_LEAST, min(wanted, _MOST_BYTES // update_bytes))
 
 

@@ -150,8 +150,9 @@ def _counts(targets: Tokens, probabilities: Floats, shown: Tokens) -> Counts:
 def _pairs(streams: Sequence[Tokens]) -> tuple[Tokens, Tokens]:
     """Return every token's context and the token, both of shape ``(all tokens,)``."""
     targets = np.concatenate(streams)
-    contexts = np.concatenate([np.concatenate(([EOS], stream[:-1])) for stream in streams])
-    return contexts, targets
+    # A text of which nothing is left (links, numbers) has no first token either.
+    contexts = [np.concatenate(([EOS], stream[:-1])) for stream in streams if stream.size]
+    return np.concatenate(contexts), targets
 
 
 def baseline_figures(population: TextPopulation) -> dict[str, dict[str, float]]:

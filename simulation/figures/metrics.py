@@ -17,6 +17,8 @@ FILE_NAME = "metrics.jsonl"
 _ON_BOARD = {
     "epsilon": "sotto_epsilon_spent/readers",
     "coordinator_epsilon": "sotto_epsilon_spent/coordinator",
+    "bytes_up": "sotto_received_bytes_total",
+    "bytes_down": "sotto_sent_bytes_total",
 }
 
 _REMEDY = "take that line out, and its round is missing in tables and pictures"

@@ -17,6 +17,7 @@ import msgspec
 import torch
 
 from models.plan.release_record import ReleaseError
+from models.settings.growth import growth_rounds
 from models.tasks.keystrokes import KeystrokeCounts
 from models.tasks.metrics import Counts
 from privacy.foundation.atomic_files import READABLE, write_atomically
@@ -24,6 +25,7 @@ from server.aggregation.noised_sums import weights_of_figures
 from server.releases.files import NewRelease, ReleaseFolder, StoredRelease
 from server.releases.publishing import release_round
 from simulation.config.run_files import read_run_file, take_up
+from simulation.config.simulation import SimulationConfig
 from simulation.figures.metrics import Figures, Value
 from simulation.figures.threshold import Threshold
 from simulation.rounds.federation import Start
@@ -185,3 +187,13 @@ def start_of(newest: StoredRelease) -> Start:
         typical_norm=None if typical is None else float(typical),
         weights_so_far=weights_of_figures(figures),
     )
+
+
+def milestones(config: SimulationConfig, kept_every: int) -> frozenset[int]:
+    """Return the rounds whose models stay: every so manyth if it is above 0, and ends of stages.
+
+    Those are the last rounds of each stage but the last, where a model is whole for its size.
+    """
+    counted = range(kept_every, config.rounds.cap, kept_every) if kept_every else ()
+    grown = () if config.growth is None else growth_rounds(config.growth)
+    return frozenset([*counted, *(number - 1 for number in grown)])

@@ -18,7 +18,6 @@ import msgspec
 from edge_client.descent.compute import prepare_compute
 from models.networks.flat_parameters import parameters_sha256
 from models.plan.plan import Plan
-from models.settings.growth import growth_rounds
 from models.tasks.metrics import Counts
 from privacy.accounting.budget import BudgetExceededError
 from privacy.accounting.ledger_chain import LedgerError
@@ -40,7 +39,13 @@ from simulation.rounds.attacks import Attackers
 from simulation.rounds.federation import Federation
 from simulation.rounds.guarded_run import GuardedRun
 from simulation.runs.asked_devices import AskedDevices
-from simulation.runs.checkpoint import CheckpointError, RunDescription, RunFolder, start_of
+from simulation.runs.checkpoint import (
+    CheckpointError,
+    RunDescription,
+    RunFolder,
+    milestones,
+    start_of,
+)
 from simulation.runs.last_figures import LastFigures
 from simulation.runs.measuring import Measures
 from simulation.runs.start_check import check_start
@@ -58,6 +63,7 @@ class RunOptions(NamedTuple):
         worker_count: Processes that train, at least 1.
         reporter: Hears of every round.
         until: Stop as soon as this is reached.
+        kept_every: Keep every so manyth round's model too, to look back at; 0 for none of them.
         together: Clients that one process trains at once (``simulation.workers.batched_training``).
         device: ``cpu`` or ``cuda``, for training; ``engine`` is where.
     """
@@ -66,6 +72,7 @@ class RunOptions(NamedTuple):
     with_tensorboard: bool = False
     reporter: Reporter = Quiet()
     until: Threshold | None = None
+    kept_every: int = 0
     together: int = 1
     device: str = "cpu"
     engine: Engine = LocalWorkers
@@ -173,7 +180,7 @@ class _Run:
             config, population, folder=folder, measures=self._measures, attackers=attackers
         )
         self._tracker = ConvergenceTracker(config.convergence)
-        self._stage_ends = _stage_ends(config)
+        self._milestones = milestones(config, options.kept_every)
         self._saved_at = time.monotonic()
         self._federation = self._at_last_checkpoint()
         for row in read_metrics(folder.folder):
@@ -254,7 +261,7 @@ class _Run:
         """Return the rounds whose releases are kept beside the newest and the best."""
         back = self._config.aggregation.look_back
         looked_at = range(max(0, round_number - back), round_number)
-        return {*self._stage_ends, *looked_at}
+        return {*self._milestones, *looked_at}
 
     def _evaluate(self, figures: dict[str, Value]) -> bool:
         """Add the validation figures where they are due; tell whether the model is the best."""
@@ -289,9 +296,9 @@ class _Run:
         return verdict.is_best
 
     def _save(self, figures: Figures, before: bytes, *, is_best: bool) -> None:
-        """Write a checkpoint if one is due: best model, end of a stage, or once in a while."""
+        """Write a checkpoint if one is due: best model, a milestone, or once in a while."""
         waited = time.monotonic() - self._saved_at
-        is_end = self._federation.is_finished or self._federation.round_number in self._stage_ends
+        is_end = self._federation.is_finished or self._federation.round_number in self._milestones
         is_due = is_best or is_end or waited >= _CHECKPOINT_SECONDS
         # Under a guarantee every round is recorded: one that is lost would be paid for twice. And a
         # rule may look back to it.
@@ -329,13 +336,6 @@ def _attackers(config: SimulationConfig, population: Population) -> Attackers | 
     places = config.rounds.cohort_size_of(len(clients))
     check_attack(config.attack, config.task, config.aggregation, places, privacy=config.privacy)
     return Attackers(config.attack, clients, seed=config.seed)
-
-
-def _stage_ends(config: SimulationConfig) -> frozenset[int]:
-    """Return the last round of each stage but the last, where a model is whole for its size."""
-    if config.growth is None:
-        return frozenset()
-    return frozenset(number - 1 for number in growth_rounds(config.growth))
 
 
 def _plan(config: SimulationConfig, tables: Mapping[str, Any], population: Population) -> Plan:

@@ -161,3 +161,5 @@ def _tell(name: str, curve: "NovelCurve") -> None:
     print(f"  trained clients' {curve.figure} {curve.trained_value:.4f}")
     print(f"  after 1 epoch over that   {curve.ratio:.3f}")
     print(f"  kept with the run         {'yes' if curve.kept else 'no'}")
+    for client, told in curve.people.items():
+        print(f"  {client}: {told}")

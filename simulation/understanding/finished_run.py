@@ -6,8 +6,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from edge_client.personalisation.adapted import keeps_whole_model
 from edge_client.personalisation.grown_state import kept_layout, read_kept_state
-from edge_client.personalisation.own_model import WHOLE_MODELS, own_model
+from edge_client.personalisation.own_model import own_model
 from edge_client.personalisation.registry import build_client_half
 from edge_client.personalisation.state import PersonalState, StateLayout
 from edge_client.training.client_network import ClientNetwork
@@ -89,9 +90,7 @@ class FinishedRun:
         holder = ClientNetwork(self.plan, torch.device("cpu"))
         kept = self.kept_by(client)
         holder.load(self.received_by(client), None if kept is None else kept.personal)
-        method = self.plan.personalisation
-        has_own = isinstance(method, WHOLE_MODELS)
-        if has_own and kept is not None:
+        if kept is not None and keeps_whole_model(self.plan.personalisation, kept.extras):
             load_parameters(holder.network, holder.schema, own_model(holder.schema, kept.extras))
         return holder.network.eval()
 

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from edge_client.descent.compute import prepare_compute
+from edge_client.personalisation.adapted import comparison_of
 from edge_client.personalisation.state import PersonalState
 from edge_client.training.local_round import LocalTrainer
 from edge_client.training.new_client import Fitted, NewClientFit
 from models.settings.hypernetwork import EmbeddingFitSettings
+from models.settings.personalisation import AdaptedSettings
 from models.settings.voice import TransformerTtsSettings
 from models.tasks.metrics import Counts
 from models.tasks.speech_examples import SpeechExamples
@@ -46,6 +48,8 @@ class NovelCurve(msgspec.Struct, frozen=True, kw_only=True):
         trained_value: The same of the clients that were trained on.
         ratio: The value after one epoch over that of the trained clients.
         kept: Whether the run's folder now keeps the last fit, as for trained clients.
+        people: A line on each novel client whose fit has more to tell, by name: how much speech
+            there was, and whether adapting everyone's model helped.
     """
 
     method: str
@@ -56,6 +60,7 @@ class NovelCurve(msgspec.Struct, frozen=True, kw_only=True):
     trained_value: float
     ratio: float
     kept: bool
+    people: dict[str, str] = {}
 
 
 def novel_curve(
@@ -122,7 +127,28 @@ def novel_curve(
         trained_value=trained,
         ratio=values[1] / trained,
         kept=keeps,
+        people=_people(run, novel, states),
     )
+
+
+def _people(
+    run: FinishedRun, novel: Mapping[str, NovelClient], fitted: Mapping[str, PersonalState]
+) -> dict[str, str]:
+    """Return a line on each client of whose fit there is something to say."""
+    lines = {name: _told(run, client, fitted[name]) for name, client in novel.items()}
+    return {name: line for name, line in lines.items() if line}
+
+
+def _told(run: FinishedRun, client: NovelClient, fitted: PersonalState) -> str:
+    """Return what there is to say of one client's fit, perhaps nothing."""
+    told, settings, examples = [], run.config.model, client.train
+    if isinstance(examples, SpeechExamples) and isinstance(settings, TransformerTtsSettings):
+        seconds = len(examples.frames) * settings.mel.hop_size / settings.mel.sample_rate_hz
+        plural = "" if len(examples) == 1 else "s"
+        told.append(f"{seconds:.0f} s of speech in {len(examples)} clip{plural}")
+    if isinstance(run.plan.personalisation, AdaptedSettings):
+        told.append(comparison_of(fitted.extras).in_words())
+    return "; ".join(told)
 
 
 def _shortened(run: FinishedRun, client: NovelClient, longest_s: float) -> NovelClient:

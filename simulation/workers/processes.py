@@ -95,15 +95,27 @@ class WorkerProcesses:
         """Wait a moment for answers, and take all that are there."""
         # Not for ever: on a cluster's node an interrupt ends no wait.
         ready = {key.fileobj for key, _ in self._readable.select(_MOMENT_S)}
+        if not ready:
+            self._check_alive(call)
         for connection in [one for one in call.busy if one in ready]:
             try:
                 group: list[Answer] = connection.recv()
             except (EOFError, ConnectionResetError):
-                call.busy[connection] = 0
-                raise self._death_of(connection) from None
+                raise self._death_of(call, connection) from None
             call.take(connection, group)
 
-    def _death_of(self, connection: Connection) -> WorkerError:
+    def _check_alive(self, call: "_Call") -> None:
+        """Find a process that ended though its pipe did not: another process may hold it open.
+
+        Raises:
+            WorkerError: If there is one.
+        """
+        for connection, busy in call.busy.items():
+            if busy and not self._processes[connection].is_alive():
+                raise self._death_of(call, connection)
+
+    def _death_of(self, call: "_Call", connection: Connection) -> WorkerError:
+        call.busy[connection] = 0
         self._readable.unregister(connection)
         process = self._processes[connection]
         process.join()
