@@ -25,12 +25,13 @@ from tests.export.conftest import WORDS, plan_of, random_parameters, write_relea
 from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
 
 LARGE = GruLmSettings(vocabulary_size=len(WORDS), hidden_size=400)
+BODY_S = 4.0
 # 256 bodies fill the room. One client may have a sixteenth: 16 calls, 1 MiB.
 CHANGES = {
     '# grpc_address = "127.0.0.1:8081"': 'grpc_address = "127.0.0.1:0"',
     "body_bytes = 1_048_576": "body_bytes = 65_536",
     "waiting_bytes = 268_435_456": "waiting_bytes = 16_777_216",
-    "body_s = 10.0": "body_s = 1.5",
+    "body_s = 10.0": f"body_s = {BODY_S}",
     "burst = 60": "burst = 1000",
 }
 CALLS_OF_ONE = 16
@@ -110,19 +111,21 @@ def test_one_client_s_bodies_leave_room_for_the_others(
     most = CALLS_OF_ONE * 65_535
 
     with contextlib.ExitStack() as held:
+        began = time.monotonic()
         sent = [held.enter_context(_connected(besieged, head)) for _ in range(256)]
         answers = []
         for connection in sent:
             # Those that are refused are closed meanwhile.
             with contextlib.suppress(ConnectionError):
                 connection.sendall(b" " * 65_535)
-        wait_until(lambda: besieged.metric("sotto_waiting_bytes") == most, timeout_s=1.0)
+        wait_until(lambda: besieged.metric("sotto_waiting_bytes") == most)
         assert besieged.next(tokens["bob"], "we ").status == 200
         for connection in sent:
             with contextlib.suppress(ConnectionError):
                 answers.append(connection.recv(12))
+        fillings = 1 + int((time.monotonic() - began) / BODY_S)
 
-    assert answers.count(b"HTTP/1.1 408") == CALLS_OF_ONE
+    assert CALLS_OF_ONE <= answers.count(b"HTTP/1.1 408") <= CALLS_OF_ONE * fillings
     assert set(answers) <= {b"HTTP/1.1 408", b"HTTP/1.1 429", b""}
     wait_until(lambda: besieged.metric("sotto_waiting_bytes") == 0)
 
@@ -170,6 +173,7 @@ def test_one_client_s_calls_without_a_message_end_and_leave_the_others_theirs(
             request_serializer=pb.NextRequest.SerializeToString,
             response_deserializer=pb.NextAnswer.FromString,
         )
+        began = time.monotonic()
         held = [stream.future(nothing(), metadata=metadata("mallory")) for _ in range(300)]
         time.sleep(0.3)
         ask = bobs.unary_unary(
@@ -177,15 +181,17 @@ def test_one_client_s_calls_without_a_message_end_and_leave_the_others_theirs(
             request_serializer=pb.NextRequest.SerializeToString,
             response_deserializer=pb.NextAnswer.FromString,
         )
-        answer = ask(pb.NextRequest(text="we "), metadata=metadata("bob"), timeout=5)
+        answer = ask(pb.NextRequest(text="we "), metadata=metadata("bob"), timeout=60)
         codes = Counter(call.code().name for call in held)
+        fillings = 1 + int((time.monotonic() - began) / BODY_S)
         over.set()
 
     assert answer.suggestions
     # One connection brings no more than 100 at all.
     assert set(codes) <= {"DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"}
-    # Each is ended by the server, since its message was not here within 1.5 s.
-    assert codes["DEADLINE_EXCEEDED"] == CALLS_OF_ONE
+    # Each is ended by the server, since its message was not here in time; the rest of a slow crowd
+    # may then take their places.
+    assert CALLS_OF_ONE <= codes["DEADLINE_EXCEEDED"] <= CALLS_OF_ONE * fillings
 
 
 def test_figures_are_not_where_everybody_may_ask(besieged: RunningServer) -> None:
