@@ -20,6 +20,6 @@ def open_browser() -> Iterator[Browser]:
     if found is None:
         pytest.skip(f"there is no browser: none of {', '.join(_BROWSERS)} is on the PATH")
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=found)
+        running = playwright.chromium.launch(executable_path=found, timeout=60_000)
         yield running
         running.close()

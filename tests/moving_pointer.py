@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from models.plan.release_record import ReleaseRecord
 
-LEAST_READS, LIMIT_S = 200, 30.0
+LEAST_READS, LIMIT_S = 200, 60.0
 
 
 class Released(Protocol):

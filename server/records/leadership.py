@@ -82,6 +82,7 @@ class Leadership:
         self._pid = self._term = 0
         self._renewed = -PATIENCE_S
         self._lost: str | None = None
+        self._losing = threading.Lock()
         self._ended = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -189,8 +190,9 @@ class Leadership:
         raise LeadershipLostError(reason)
 
     def _lose(self, reason: str) -> None:
-        if self._lost is None:
-            self._lost = reason
+        with self._losing:
+            is_first, self._lost = self._lost is None, self._lost or reason
+        if is_first:
             self._on_lost(reason)
 
 

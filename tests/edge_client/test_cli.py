@@ -38,6 +38,11 @@ def _umask() -> Iterator[None]:
     os.umask(before)
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edge_client.owner.doctor._CONNECT_TIMEOUT_S", 60.0)
+
+
 @dataclass(frozen=True)
 class Device:
     """Hold an enrolled device and its text."""

@@ -18,7 +18,7 @@ from server.records.folder import ServerFolder
 from server.records.store import open_store
 from server.releases.publishing import ReleaseSummary, list_releases
 from tests.integration.device import Device, enrol
-from tests.integration.serving_process import start_serving
+from tests.integration.serving_process import LEAP_S, start_serving
 from tests.key_pool import KeyPool
 
 SETTINGS = """
@@ -104,7 +104,7 @@ def settings(**changes: object) -> str:
         "cap": 100,
         "cohort": 2,
         "quorum": 2,
-        "deadline": 600.0,
+        "deadline": LEAP_S,
         "clipping_norm": 100.0,
         "rule": ATTENTIVE,
         "more_training": "",
@@ -176,6 +176,12 @@ class Federation:
         self.process.join(100)
         assert self.process.exitcode == -signal.SIGKILL, self.log
 
+    def leap(self) -> None:
+        """Set the coordinator's clocks ahead by as long as a round lasts if a test does not say."""
+        assert self.process is not None
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGUSR1)
+
     def kill(self) -> None:
         assert self.process is not None
         self.process.kill()
@@ -187,7 +193,7 @@ class Federation:
             device.close()
         if self.process is not None and self.process.pid is not None and self.process.is_alive():
             os.kill(self.process.pid, signal.SIGINT)
-            self.process.join(10)
+            self.process.join(60)
             if self.process.is_alive():
                 self.kill()
 

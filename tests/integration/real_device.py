@@ -72,7 +72,7 @@ class RealDevice:
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(timeout=20)
+            self.process.wait(timeout=60)
 
     @staticmethod
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:

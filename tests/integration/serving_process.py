@@ -3,6 +3,8 @@
 import asyncio
 import logging
 import os
+import signal
+import time
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -15,15 +17,22 @@ from server.records.folder import ServerFolder
 from tests.forking import CONTEXT
 
 START_TIMEOUT_S = 60.0
+PATIENT_S = 40.0
+LEAP_S = 600.0
+"""How far a coordinator's clocks leap when a test sends it SIGUSR1."""
 
 
 class Machine(NamedTuple):
-    """One of several machines: its folder for sockets, and its ports."""
+    """One of several machines: its folder for sockets, its ports, and how long it may be silent.
+
+    A leader that is not heard of for longer, be it because the machine is busy, has to go.
+    """
 
     runtime: Path
     enrolment: int
     devices: int
     metrics: int
+    patience_s: float = PATIENT_S
 
     @property
     def listen(self) -> ListenSettings:
@@ -66,10 +75,15 @@ def _serve(
     machine: Machine | None,
 ) -> None:
     from server.operating.running import Ports, serve
+    from server.records import leadership, store
 
     logging.basicConfig(filename=log, level=logging.INFO)
+    signal.signal(signal.SIGUSR1, lambda *_: _leap())
     if machine is not None:
         os.environ["XDG_RUNTIME_DIR"] = str(machine.runtime)
+        for module in (leadership, store):
+            setattr(module, "SILENCE_MS", round(1000 * (machine.patience_s + 1)))  # noqa: B010
+        setattr(leadership, "PATIENCE_S", machine.patience_s)  # noqa: B010  # it is final
         with log.open("ab") as file:
             os.dup2(file.fileno(), 2)
     folder = ServerFolder(root)
@@ -87,3 +101,10 @@ def _serve(
             on_ready=announce,
         )
     )
+
+
+def _leap() -> None:
+    """Set this process's clocks, its event loop's among them, ahead."""
+    for name in ("monotonic", "time"):
+        before = getattr(time, name)
+        setattr(time, name, lambda before=before: before() + LEAP_S)

@@ -20,19 +20,20 @@ from server.config.store import StoreSettings
 from server.records.store import check_run, open_store, start_run
 from tests.integration.device import Device
 from tests.integration.federation import Federation, free_ports, settings
-from tests.integration.serving_process import START_TIMEOUT_S, Machine, begin_serving
+from tests.integration.serving_process import PATIENT_S, START_TIMEOUT_S, Machine, begin_serving
 from tests.integration.test_failpoints import StubbornDevice
 
 
 class Coordinator:
     """A coordinator of one machine, whether it leads or stands by."""
 
-    def __init__(self, root: Path, name: str, failpoint: str | None) -> None:
+    def __init__(self, root: Path, name: str, failpoint: str | None, patience_s: float) -> None:
         self._root = root
         self.log_file = root.parent / f"{root.name}-{name}.log"
         # Short: a socket's path has at most 100 bytes.
         runtime = Path(tempfile.mkdtemp(prefix="run-"))
-        self.machine = Machine(runtime, *free_ports(3))
+        enrolment, devices, metrics = free_ports(3)
+        self.machine = Machine(runtime, enrolment, devices, metrics, patience_s)
         self.process: BaseProcess
         self.process, self._ready = begin_serving(root, self.log_file, failpoint, self.machine)
 
@@ -64,7 +65,7 @@ class Coordinator:
         os.kill(self.process.pid, number)
 
     def wait(self) -> int | None:
-        self.process.join(30)
+        self.process.join(60)
         return self.process.exitcode
 
     def command(self, *arguments: str) -> tuple[int, str]:
@@ -78,6 +79,8 @@ class Coordinator:
 
 class SharedFederation(Federation):
     """A federation whose coordinators are started one by one."""
+
+    patience_s = PATIENT_S
 
     def __init__(self, root: Path, store: StoreSettings, **changes: object) -> None:
         # Founded alone, with keys that there are already, and then taken over to the shared store.
@@ -93,7 +96,7 @@ class SharedFederation(Federation):
     def begin(self, failpoint: str | None = None) -> Coordinator:
         """Start one more coordinator, which may have to stand by."""
         self.coordinators.append(
-            Coordinator(self.root, f"machine-{len(self.coordinators)}", failpoint)
+            Coordinator(self.root, f"machine-{len(self.coordinators)}", failpoint, self.patience_s)
         )
         return self.coordinators[-1]
 
@@ -150,7 +153,7 @@ def _copy_run(alone: FederationConfig, shared: FederationConfig) -> None:
     store.close()
 
 
-def until(holds: Callable[[], bool], limit_s: float = 30.0) -> None:
+def until(holds: Callable[[], bool], limit_s: float = 60.0) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + limit_s
     while not holds():

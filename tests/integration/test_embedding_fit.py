@@ -110,7 +110,7 @@ def sent(device: Device, nonce: bytes, sealed: bytes) -> str:
     """Send an embedding; return the code it is refused with, or nothing."""
     request = pb.SendEmbeddingRequest(lease_nonce=nonce, sealed=sealed)
     try:
-        device.stub.SendEmbedding(request, timeout=10)
+        device.stub.SendEmbedding(request, timeout=60)
     except grpc.RpcError as error:
         return code_of(error)
     return ""
@@ -142,5 +142,5 @@ def test_an_embedding_counts_once_and_only_from_its_own_device(make_federation: 
     wait_finished(streams[0])
     # Who has an embedding is asked for no other.
     wait_finished(one.check_in())
-    two.stub.RefusePlan(pb.RefusePlanRequest(lease_nonce=other.nonce, code="busy"), timeout=10)
+    two.stub.RefusePlan(pb.RefusePlanRequest(lease_nonce=other.nonce, code="busy"), timeout=60)
     wait_finished(streams[1])

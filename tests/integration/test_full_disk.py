@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from protos import federation_pb2 as pb
 from tests.integration.conftest import Make
 from tests.integration.device import Device, next_lease
 from tests.integration.federation import Federation
@@ -66,7 +67,7 @@ class ShortCommand:
         """End it as its operator would, and see that it had not ended by itself."""
         assert self.process.poll() is None, self.log
         self.process.terminate()
-        assert self.process.wait(20) == 0
+        assert self.process.wait(60) == 0
         if self.process.stdout is not None:
             self.process.stdout.close()
 
@@ -142,19 +143,22 @@ def test_no_room_behind_a_round_delays_the_next_close_and_loses_neither(
 def test_a_round_that_closes_without_a_descriptor_left_waits_and_loses_no_update(
     make_federation: Make,
 ) -> None:
-    federation = make_federation(cap=1, quorum=1, deadline=4.0)
+    federation = make_federation(cap=1, quorum=1)
     command = ShortCommand(federation.root, "no file at all")
     pid = command.process.pid
     devices = federation.enrol(2)
     streams = [device.check_in() for device in devices]
-    devices[0].take_part(next_lease(streams[0]))
-    # It keeps what it holds open; from now on nothing more opens, and at the deadline the round
-    # closes with the one update.
+    lease, other_lease = (next_lease(orders) for orders in streams)
+    devices[0].take_part(lease)
+    # It keeps what it holds open; from now on nothing more opens, and without the other device the
+    # round closes with the one update.
     held = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     in_use = {int(path.name) for path in Path(f"/proc/{pid}/fd").iterdir()}
     least_free = next(number for number in range(len(in_use) + 1) if number not in in_use)
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (least_free, held[1]))
 
+    refusal = pb.RefusePlanRequest(lease_nonce=other_lease.nonce, code="busy")
+    devices[1].stub.RefusePlan(refusal, timeout=60)
     command.await_line("round 1 waits for descriptors")
 
     assert federation.releases() == []

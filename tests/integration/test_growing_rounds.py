@@ -115,7 +115,7 @@ class TrainingDevice(StubbornDevice):
             self._commit(self._unanswered)
         if lease.round_number in self._misses:
             refusal = pb.RefusePlanRequest(lease_nonce=lease.nonce, code="busy")
-            self._device.stub.RefusePlan(refusal, timeout=10)
+            self._device.stub.RefusePlan(refusal, timeout=60)
             return
         if lease.nonce not in self._sealed:
             received = self._device.open_model(lease, self._device.fetch(lease))

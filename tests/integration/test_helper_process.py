@@ -61,10 +61,10 @@ def test_a_helper_that_was_killed_gives_the_answer_that_it_would_have_given(
         )
         try:
             first = await asking
-            return first, await ask(parties, address, terms, members)
+            return first, await ask(parties, address, terms, members, for_s=60)
         finally:
             running.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(running.wait, 20) == 0
+            assert await asyncio.to_thread(running.wait, 60) == 0
 
     first, again = asyncio.run(close())
 

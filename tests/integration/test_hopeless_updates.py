@@ -96,7 +96,7 @@ async def serve_session(device: Device, folder: Path, *, earlier: bool) -> Ended
         device.identity.tls_certificate_pem,
     ) as transport:
         session = Session(agent, transport, once=False)
-        return await asyncio.wait_for(session.run(never, never), 30)
+        return await asyncio.wait_for(session.run(never, never), 60)
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_what_lies_at_the_coordinator_is_as_random_as_a_keystream(
 def test_a_helper_that_cannot_answer_has_the_round_tried_again(
     masked_federation: MakeMasked, tmp_path: Path
 ) -> None:
-    federation = masked_federation(deadline=5.0, more_rounds="retry_limit = 20")
+    federation = masked_federation(more_rounds="retry_limit = 20")
     helper = federation.helper
     federation.start()
     federation.enrol(2)
@@ -114,6 +114,8 @@ def test_a_helper_that_cannot_answer_has_the_round_tried_again(
 
     # Nobody listens until the deadline.
     take_part(federation, streams)
+    until(lambda: "the helper is away, and is asked again" in federation.log)
+    federation.leap()
     until(lambda: "helper_away" in federation.log)
     assert "cannot be reached: rounds wait" in Operated(federation.root).status().helper
     # Its clock is more than a day behind.

@@ -28,7 +28,7 @@ PHASES = ("waiting", "open", "closing", "given_up", "finished")
 
 
 def scraped(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as page:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as page:
         told: str = page.read().decode()
     return told
 

@@ -46,7 +46,7 @@ class Command:
         return self.wait()
 
     def wait(self) -> int:
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=60)
         return self.process.returncode
 
 
@@ -303,7 +303,7 @@ def test_rotated_keys_are_taken_up_at_the_next_start(
 
 
 def wait_for_releases(federation: Federation, count: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while sum(release.is_published for release in federation.releases()) < count:
         assert time.monotonic() < deadline
         time.sleep(0.05)

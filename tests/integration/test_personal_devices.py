@@ -95,12 +95,12 @@ def test_a_device_scores_the_model_that_was_generated_for_it(
     federation.start()
     devices = make_devices(federation, 2)
     with operator(federation) as admin:
-        admin.Pause(pb.PauseRequest(), timeout=10)
+        admin.Pause(pb.PauseRequest(), timeout=60)
         for device in devices:
             set_floor(device, least_cohort=1)
             device.start()
         until(lambda: connected(federation) == 2)
-        admin.Resume(pb.ResumeRequest(), timeout=10)
+        admin.Resume(pb.ResumeRequest(), timeout=60)
     (release,) = until(
         lambda: [found for found in federation.releases() if "perplexity" in found.metrics]
     )

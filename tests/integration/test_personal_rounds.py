@@ -117,7 +117,7 @@ def test_a_part_that_no_model_has_is_refused(scene: Scene) -> None:
     request = pb.FetchModelRequest(lease_nonce=lease.nonce)
     request.part = 7  # type: ignore[assignment]  # what a newer device might ask for
 
-    assert refusal(lambda: list(device.stub.FetchModel(request, timeout=10))) == "unknown_part"
+    assert refusal(lambda: list(device.stub.FetchModel(request, timeout=60))) == "unknown_part"
 
 
 @pytest.mark.parametrize("start", ["the shared part alone", "another device's part"])

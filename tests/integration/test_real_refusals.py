@@ -37,7 +37,7 @@ def operator(federation: Federation) -> Iterator[pb_grpc.AdminStub]:
 
 def connected(federation: Federation) -> int:
     with operator(federation) as admin:
-        return admin.Status(pb.StatusRequest(), timeout=10).connected_clients
+        return admin.Status(pb.StatusRequest(), timeout=60).connected_clients
 
 
 def ended(device: RealDevice) -> tuple[int, str]:
@@ -82,7 +82,7 @@ def test_a_revoked_device_stops_and_says_why(
     until(lambda: connected(federation) == 1)
 
     with operator(federation) as admin:
-        admin.Revoke(pb.RevokeRequest(client_name="device-0001"), timeout=10)
+        admin.Revoke(pb.RevokeRequest(client_name="device-0001"), timeout=60)
 
     for _ in range(2):
         status, last_line = ended(device)
@@ -155,12 +155,12 @@ def test_a_device_outside_the_round_scores_its_model_on_held_out_text(
     federation.start()
     devices = make_devices(federation, 2)
     with operator(federation) as admin:
-        admin.Pause(pb.PauseRequest(), timeout=10)
+        admin.Pause(pb.PauseRequest(), timeout=60)
         for device in devices:
             set_floor(device, least_cohort=1)
             device.start()
         until(lambda: connected(federation) == 2)
-        admin.Resume(pb.ResumeRequest(), timeout=10)
+        admin.Resume(pb.ResumeRequest(), timeout=60)
     (release,) = until(
         lambda: [found for found in federation.releases() if "perplexity" in found.metrics]
     )

@@ -48,7 +48,7 @@ class Enrolled:
             async with self.connect(identity) as transport:
                 orders = transport.work_orders(request)
                 try:
-                    return await asyncio.wait_for(anext(orders), 20)
+                    return await asyncio.wait_for(anext(orders), 60)
                 finally:
                     await orders.aclose()
 

@@ -36,7 +36,7 @@ def page() -> Iterator[Page]:
     if found is None:
         pytest.skip("the site is looked at in Chromium, which is not installed")
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=found)
+        running = playwright.chromium.launch(executable_path=found, timeout=60_000)
         yield running.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
         running.close()
 

@@ -10,6 +10,7 @@ from privacy.identities.authority import read_authority_certificate
 from privacy.identities.certificates import fingerprint, read_certificate
 from privacy.identities.party import Identity
 from server.cli import main
+from server.operating.commands import Federation as Operated
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation
 from tests.integration.real_device import RealDevice, await_rounds, until
@@ -49,6 +50,8 @@ def one_more_round(federation: Federation, device: RealDevice) -> int:
     device.start()
     await_rounds(federation, len(federation.releases()) + 1)
     device.stop()
+    # What it still committed is released now, and not after the next start.
+    until(lambda: Operated(federation.root).status().committed_clients == 0)
     federation.stop()
     return len(federation.releases())
 

@@ -26,9 +26,13 @@ NAMES = ("device-0001", "device-0002", "device-0003")
 
 
 @pytest.fixture
-def store_settings(tmp_path: Path, request: pytest.FixtureRequest) -> StoreSettings:
+def store_settings(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> StoreSettings:
     """Return where an empty store lies: SQLite, unless `both_stores.on_both_stores` says else."""
     if getattr(request, "param", "sqlite") == "postgresql":
+        # A pause of the machine ends no transaction.
+        monkeypatch.setattr("server.records.store.SILENCE_MS", 100_000)
         cluster: PostgresqlCluster = request.getfixturevalue("postgresql")
         return cluster.database()
     return StoreSettings(url=f"sqlite:///{tmp_path / 'store.sqlite'}")

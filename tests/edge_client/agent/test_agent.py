@@ -157,7 +157,7 @@ class Scene:
         """Run the agent; each of its streams brings the next of these orders."""
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(lease_module, "time", SimpleNamespace(time=lambda: self.now))
-            return asyncio.run(asyncio.wait_for(self._run(orders, once=once), 20))
+            return asyncio.run(asyncio.wait_for(self._run(orders, once=once), 60))
 
     async def _run(self, orders: tuple[wire.WorkOrder, ...], *, once: bool) -> Ended:
         self.transport.one_a_stream = list(orders)

@@ -55,7 +55,7 @@ class Scene:
             await self.renewal_due.wait()
 
         session = Session(self.device, self.transport, once=once)
-        return await asyncio.wait_for(session.run(leave, renew), 20)
+        return await asyncio.wait_for(session.run(leave, renew), 60)
 
 
 def play(folder: Path, act: Callable[[Scene], Awaitable[None]], trainer: StandInTrainer) -> Scene:
@@ -70,7 +70,7 @@ def play(folder: Path, act: Callable[[Scene], Awaitable[None]], trainer: StandIn
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
 

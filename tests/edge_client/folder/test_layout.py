@@ -97,7 +97,7 @@ def test_a_second_agent_is_refused_until_the_first_is_killed(tmp_path: Path) -> 
     held = context.Event()
     first = context.Process(target=hold, args=(tmp_path, held))
     first.start()
-    assert held.wait(30)
+    assert held.wait(100)
 
     with (
         pytest.raises(DeviceFolderError, match="another sotto-client"),

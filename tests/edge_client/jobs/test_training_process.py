@@ -20,13 +20,13 @@ ANSWERS_ITS_PID = """
 while read -r job; do echo '{"type":"Failed","code":"pid","reason":"'$$'"}'; done
 """
 DIES = "read -r job; exit 3"
-BABBLES = "read -r job; echo 'Segmentation fault'; exec sleep 60"
+BABBLES = "read -r job; echo 'Segmentation fault'; exec sleep 600"
 IS_KILLED = "read -r job; kill -KILL $$"
 IS_KILLED_ONCE = f"""
 mark="$(dirname "$0")/killed"; [ -e "$mark" ] || {{ touch "$mark"; {IS_KILLED}; }}
 {ANSWERS_ITS_PID}
 """
-WORKS_FOR_EVER = 'echo $$ > "$(dirname "$0")/pid"; read -r job; exec sleep 60'
+WORKS_FOR_EVER = 'echo $$ > "$(dirname "$0")/pid"; read -r job; exec sleep 600'
 
 JOB = Job(
     device_folder="/nowhere",
@@ -58,7 +58,7 @@ def acting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], N
 
 
 def run(work: Coroutine[None, None, Result]) -> Result:
-    return asyncio.run(asyncio.wait_for(work, 30))
+    return asyncio.run(asyncio.wait_for(work, 100))
 
 
 def is_alive(pid: int) -> bool:
@@ -107,16 +107,16 @@ def test_a_warm_process_ends_when_its_time_is_over(acting: Callable[[str], None]
     acting(ANSWERS_ITS_PID)
 
     async def wait_for_the_end() -> float:
-        trainer = ChildTrainer(0.2)
-        pid = reason_of(await trainer.run(JOB))
+        trainer = ChildTrainer(0.5)
         started = time.monotonic()
+        pid = reason_of(await trainer.run(JOB))
         while is_alive(pid):
             await asyncio.sleep(0.01)
         ended = time.monotonic() - started
         await trainer.close()
         return ended
 
-    assert run(wait_for_the_end()) >= 0.15
+    assert run(wait_for_the_end()) >= 0.5
 
 
 def test_a_process_that_dies_is_an_outcome_and_the_next_job_gets_another(

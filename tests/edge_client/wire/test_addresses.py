@@ -21,7 +21,7 @@ NAMES = ["a:1", "b:1", "c:1"]
 def found(addresses: Addresses, look: Look) -> tuple[str, float]:
     """Return what was seen, and the seconds that it took."""
     began = time.monotonic()
-    seen = asyncio.run(asyncio.wait_for(addresses.find(look), 20))
+    seen = asyncio.run(asyncio.wait_for(addresses.find(look), 60))
     return seen, time.monotonic() - began
 
 
@@ -44,14 +44,17 @@ def refused(address: str) -> UnreachableError:
     return UnreachableError(f"{address} cannot be reached: refused")
 
 
-def test_a_refusal_costs_no_time_and_the_one_that_serves_comes_first_from_then_on() -> None:
+def test_a_refusal_costs_no_time_and_the_one_that_serves_comes_first_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # No search that waited for silence would end in time.
+    monkeypatch.setattr(addresses_module, "SILENCE_S", 600.0)
     addresses, begun = Addresses(NAMES), list[str]()
     look = answering({"a:1": refused("a:1"), "b:1": 0.0, "c:1": 0.0}, begun)
     assert (addresses.current, addresses.are_several) == ("a:1", True)
 
-    seen, took_s = found(addresses, look)
+    seen, _ = found(addresses, look)
     assert seen == "seen at b:1"
-    assert took_s < addresses_module.SILENCE_S
     found(addresses, look)
 
     # The second time the first was not asked, and the third never.
@@ -64,8 +67,8 @@ def test_one_that_is_silent_costs_a_second_and_one_that_is_slow_may_still_win(
 ) -> None:
     monkeypatch.setattr(addresses_module, "SILENCE_S", 0.1)
 
-    seen, took_s = found(Addresses(NAMES), answering({"a:1": 60.0, "b:1": 60.0, "c:1": 0.0}))
-    assert (seen, 0.2 <= took_s < 15) == ("seen at c:1", True)
+    seen, took_s = found(Addresses(NAMES), answering({"a:1": 600.0, "b:1": 600.0, "c:1": 0.0}))
+    assert (seen, took_s >= 0.2) == ("seen at c:1", True)
     slow, _ = found(Addresses(NAMES), answering({"a:1": 0.15, "b:1": 60.0, "c:1": 60.0}))
 
     assert slow == "seen at a:1"
@@ -86,7 +89,8 @@ def test_looks_that_lost_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(ended) == NAMES
 
 
-def test_an_address_that_is_passed_over_comes_last() -> None:
+def test_an_address_that_is_passed_over_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses_module, "SILENCE_S", 600.0)
     addresses, begun = Addresses(NAMES), list[str]()
     look = answering(dict.fromkeys(NAMES, 0.0), begun)
 
@@ -157,4 +161,4 @@ def test_sockets_that_are_closed_or_say_nothing_are_left_behind(
         seen, took_s = found(addresses, look)
 
     assert (seen, next(taken)) == ("c:1", 1)
-    assert 0.1 <= took_s < 15
+    assert took_s >= 0.1

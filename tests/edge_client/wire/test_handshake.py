@@ -86,7 +86,10 @@ def test_former_keys_end_the_handshake_of_a_device_that_trusts_the_new_ones(
         ask(parties, shown_by=parties.before, trusted=parties.after)
 
 
-def test_a_listener_shows_its_chain_and_what_leads_to_its_authority(parties: Parties) -> None:
+def test_a_listener_shows_its_chain_and_what_leads_to_its_authority(
+    parties: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge_client.wire.handshake._TIMEOUT_S", 60.0)
     own = TlsFiles(*Identity.tls_files(parties.folder / "device"), None)
 
     async def look() -> list[bytes]:

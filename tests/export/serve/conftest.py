@@ -47,6 +47,7 @@ def server(
     changes = {
         "requests_per_second = 30.0": "requests_per_second = 1e6",
         "burst = 60": "burst = 10000",
+        "body_s = 10.0": "body_s = 60.0",
     }
     folder = serving_folder(root / "folder", bundles[3], changes=changes)
     server = RunningServer(folder, root / "log", is_forked=False)

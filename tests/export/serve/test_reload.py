@@ -61,10 +61,11 @@ def test_versions_are_exchanged_under_load_and_no_request_is_dropped(
 
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
         asking = [threads.submit(ask) for _ in range(4)]
+        wait_until(lambda: (200, "go") in seen)
         promote(server, bundles[4])
-        wait_until(lambda: first_word(server, ann) == "we")
+        wait_until(lambda: (200, "we") in seen)
         promote(server, bundles[5])
-        wait_until(lambda: first_word(server, ann) == "a")
+        wait_until(lambda: (200, "a") in seen)
         assert main(["rollback", str(server.folder.root)]) == 0
         wait_until(lambda: first_word(server, ann) == "we")
         stop.set()
@@ -141,7 +142,7 @@ def test_a_version_that_cannot_be_loaded_leaves_the_old_one(
 
     assert first_word(server, ann) == "go"
     assert server.get("/v2/health/ready").status == 200
-    assert 'sotto_reloads_total{outcome="refused"} 1.0' in server.metrics()
+    wait_until(lambda: 'sotto_reloads_total{outcome="refused"} 1.0' in server.metrics())
     server.folder.versions.write_text("{")
     server.process.send_signal(signal.SIGHUP)
     wait_until(lambda: "versions.json cannot be read" in server.log.read_text())

@@ -44,7 +44,7 @@ def test_no_thread_outlives_a_digest_that_is_finished_abandoned_or_forgotten() -
     abandoned.abandon()
     del digest, forgotten
     for thread in started:
-        thread.join(timeout=10)
+        thread.join(timeout=60)
 
     assert len(started) == 3
     assert not any(thread.is_alive() for thread in started)

@@ -1,6 +1,7 @@
 """Places for bytes in flight: an honest order, a fixed bound, none for what stands still."""
 
 import asyncio
+import selectors
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -9,6 +10,29 @@ from protos.data_chunks import PIECE_BYTES as PIECE
 from protos.refusals import RefusalCode
 from server.devices.refused_calls import RefusedError
 from server.devices.transfer_line import TransferLine
+
+
+class Skipping(selectors.DefaultSelector):
+    """Wait for nothing but bytes: the seconds that a loop would wait are over at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.now += timeout or 0.0
+        return super().select(None if timeout is None else 0)
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """A loop whose time stands still while the machine is slow."""
+
+    def __init__(self) -> None:
+        self._skipping = Skipping()
+        super().__init__(self._skipping)
+
+    def time(self) -> float:
+        return self._skipping.now
 
 
 async def settle() -> None:
@@ -137,7 +161,8 @@ def test_what_stands_still_loses_its_place_only_if_others_wait_and_nothing_moves
         for task in (moving, waiting):
             task.cancel()
 
-    asyncio.run(scene())
+    with asyncio.Runner(loop_factory=SkippingLoop) as runner:
+        runner.run(scene())
 
 
 @pytest.mark.parametrize("count", [40])

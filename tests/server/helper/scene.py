@@ -166,7 +166,7 @@ async def ask(
     terms: MaskTerms,
     members: Sequence[MaskedMember],
     *,
-    for_s: float = 20.0,
+    for_s: float = 60.0,
 ) -> bytes:
     """Ask once, with a coordinator that was just started."""
     async with calling(parties, address) as call:

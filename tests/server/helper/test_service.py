@@ -23,9 +23,12 @@ from protos import helper_pb2 as pb
 from protos.helper_pb2_grpc import HelperStub
 from protos.helper_refusals import LINES, HelperCode
 from protos.refusals import CODE_KEY
+from server.helper import service
 from server.helper.answers import Answers
+from server.helper.service import HelperService
 from server.helper.settings import HelperSettings
 from server.uplink.helper_call import HelperAwayError, HelperRefusedError, MaskedMember
+from tests.integration.federation import free_ports
 from tests.server.helper.scene import (
     FORM,
     SETTINGS,
@@ -491,11 +494,13 @@ def test_a_coordinator_of_another_federation_gets_no_connection(
 def test_a_close_waits_for_a_helper_that_comes_back(parties: Parties) -> None:
     terms = terms_of()
     members = parties.members([0, 1], terms)
+    # A port that no other process is given while nobody listens on it.
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    settings = HelperSettings(listen=address, least_contributors=2, largest_rounds_a_day=3)
 
     async def run() -> bytes:
-        async with serving(parties) as address:
+        async with serving(parties, settings=settings):
             pass  # The address is free again.
-        settings = HelperSettings(listen=address, least_contributors=2, largest_rounds_a_day=3)
         asking = asyncio.create_task(ask(parties, address, terms, members))
         await asyncio.sleep(0.2)
         async with serving(parties, settings=settings):
@@ -514,7 +519,14 @@ def test_a_helper_that_stays_away_is_given_up_at_the_deadline(parties: Parties) 
 def test_a_caller_that_falls_silent_is_let_go(
     parties: Parties, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.helper.service.PIECE_S", 0.1)
+    read_set = HelperService._read_set
+
+    def read_soon(*arguments: Any) -> Any:
+        # From here on: how long the terms took to come does not count.
+        monkeypatch.setattr(service, "PIECE_S", 0.1)
+        return read_set(*arguments)
+
+    monkeypatch.setattr(HelperService, "_read_set", read_soon)
 
     async def run() -> str:
         async with serving(parties) as address:

@@ -11,6 +11,7 @@ from server.config.federation import FederationConfig
 from server.operating import leading
 from server.operating.admin_socket import admin_socket
 from server.operating.leading import in_turn, out_of_service
+from server.records import leadership
 from server.records.folder import ServerFolder
 from server.records.lock import AlreadyRunningError, only_holder
 from server.records.store import StoreError
@@ -31,6 +32,8 @@ def federation(
         patched.setenv("XDG_RUNTIME_DIR", str(root))
         # The leader is this process, which goes on whatever the machine does meanwhile.
         patched.setattr(leading, "_leave", lambda _: None)
+        patched.setattr(leadership, "PATIENCE_S", 90.0)
+        patched.setattr(leadership, "SILENCE_MS", 100_000)
         yield federation.folder, federation.config
 
 
@@ -86,15 +89,19 @@ def test_a_second_coordinator_on_one_machine_is_refused(
 
 @pytest.mark.usefixtures("leader")
 def test_a_clock_that_is_not_the_databases_is_told(
+    tmp_path: Path,
     federation: tuple[ServerFolder, FederationConfig],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(leading, "clock_ahead_s", lambda _: 61.0)
     monkeypatch.setattr(leading, "_SHARING_S", -1.0)
+    # Another folder than the leader's: a quick answer of the leader would let this one stand by.
+    copy = ServerFolder(tmp_path / "copy")
+    copy.root.mkdir()
 
     with caplog.at_level(logging.WARNING), pytest.raises(StoreError):
-        stand_by(*federation)
+        stand_by(copy, federation[1])
 
     assert "this machine's clock is 61 s ahead of the database's" in caplog.text
 

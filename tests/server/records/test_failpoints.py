@@ -26,7 +26,7 @@ def test_the_process_dies_where_it_is_told_and_nowhere_else(armed: str, exit_cod
     process = multiprocessing.get_context("fork").Process(target=reach_twice, args=(armed,))
 
     process.start()
-    process.join(30)
+    process.join(60)
 
     assert process.exitcode == exit_code
 

@@ -77,7 +77,7 @@ def killed(work: Callable[..., None], *arguments: object) -> bool:
     context = multiprocessing.get_context("fork")
     process = context.Process(target=work, args=arguments)
     process.start()
-    process.join(30)
+    process.join(60)
     return process.exitcode == -signal.SIGKILL
 
 

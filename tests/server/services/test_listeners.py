@@ -73,29 +73,28 @@ def test_a_burst_of_calls_that_no_loop_has_looked_at_yet_is_answered_to_the_last
         grpc_server.add_registered_method_handlers("test", handlers)
         ports.append(grpc_server.add_insecure_port("127.0.0.1:0"))
         await grpc_server.start()
-        ready.set()
         await asyncio.sleep(0.1)
-        may_look.wait(20)  # the loop does nothing meanwhile
-        await asyncio.to_thread(answered.wait, 20)
+        ready.set()
+        may_look.wait(60)  # the loop does nothing meanwhile
+        await asyncio.to_thread(answered.wait, 60)
         await grpc_server.stop(None)
 
     serving = threading.Thread(target=asyncio.run, args=(serve(),))
     serving.start()
-    ready.wait(20)
-    time.sleep(0.2)
+    assert ready.wait(60)
     # A connection has eight calls at most.
     options = (("grpc.use_local_subchannel_pool", 1),)
     channels = [grpc.insecure_channel(f"127.0.0.1:{ports[0]}", options) for _ in range(count // 8)]
     stubs: list[grpc.UnaryUnaryMultiCallable[bytes, bytes]] = [
         channel.unary_unary("/test/Call") for channel in channels
     ]
-    calls = [stub.future(b"asked", timeout=20) for stub in stubs for _ in range(8)]
+    calls = [stub.future(b"asked", timeout=60) for stub in stubs for _ in range(8)]
     time.sleep(1.0)
     assert not any(each.done() for each in calls)
     may_look.set()
     answers = [each.exception() or each.result() for each in calls]
     answered.set()
-    serving.join(20)
+    serving.join(60)
     for channel in channels:
         channel.close()
 

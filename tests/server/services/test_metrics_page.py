@@ -21,6 +21,12 @@ from server.services.metrics_page import _Call, open_metrics
 Within = Callable[[int], Awaitable[None]]
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing but the page's own end let go of a caller that is slow or silent."""
+    monkeypatch.setattr(_Call, "timeout", 60.0)
+
+
 class One(Collector):
     """A figure, or what goes wrong with it."""
 
@@ -48,7 +54,7 @@ def opened(
 
 
 def asked(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as page:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as page:
         told: str = page.read().decode()
     return told
 
@@ -106,8 +112,6 @@ def test_who_asks_nothing_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPat
 
     silent: list[socket.socket] = []
     monkeypatch.setattr(_Call, "setup", noted)
-    # So long that only the page's own end can let it go before.
-    monkeypatch.setattr(_Call, "timeout", 60.0)
     started = time.monotonic()
 
     opened(connect)

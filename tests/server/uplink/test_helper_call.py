@@ -99,7 +99,7 @@ def called(parties: Parties, members: list[MaskedMember], scripted: Scripted) ->
         grpc_server, port = await listen(scripted, parties.helper, "127.0.0.1:0")
         try:
             async with calling(parties, f"127.0.0.1:{port}") as call:
-                until = time.time() + 20
+                until = time.time() + 60
                 return bytes(await call.keystream_sum(TERMS, members, until=until))
         finally:
             await grpc_server.stop(None)
@@ -169,7 +169,7 @@ def test_a_set_that_fills_every_buffer_is_refused_all_the_same(parties: Parties)
 
     async def run() -> None:
         async with serving(parties) as address, calling(parties, address) as call:
-            await call.keystream_sum(terms, many, until=time.time() + 20)
+            await call.keystream_sum(terms, many, until=time.time() + 60)
 
     with pytest.raises(HelperRefusedError) as refused:
         asyncio.run(run())

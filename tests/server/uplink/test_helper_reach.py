@@ -8,6 +8,7 @@ import time
 import pytest
 
 from privacy.identities.certificates import CertifiedKey
+from server.uplink import helper_reach
 from server.uplink.helper_reach import helper_told
 from tests.server.sealing import make_parties
 
@@ -21,7 +22,10 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> CertifiedKey:
     return dataclasses.replace(parties.coordinator.wrapping.certified, role="helper")
 
 
-def test_a_helper_that_listens_answers_and_another_cannot_be_reached(key: CertifiedKey) -> None:
+def test_a_helper_that_listens_answers_and_another_cannot_be_reached(
+    key: CertifiedKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helper_reach, "_CONNECT_S", 60.0)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         assert asyncio.run(helper_told(address, key)) == f"{address} answers"

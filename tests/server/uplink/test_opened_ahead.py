@@ -126,7 +126,7 @@ class Memory:
 
     @contextmanager
     def opened(self, slot: int) -> Iterator[tuple[Tensor, bytes]]:
-        assert self.free.acquire(timeout=20), "no buffer ever came back"
+        assert self.free.acquire(timeout=60), "no buffer ever came back"
         with self.lock:
             self.lent += 1
             self.most = max(self.most, self.lent)
@@ -241,7 +241,7 @@ def test_no_number_of_workers_and_buffers_changes_a_bit_or_waits_for_ever(
 @pytest.mark.parametrize("count", [2, 4])
 def test_as_many_updates_are_opened_at_one_time_as_there_are_workers(count: int) -> None:
     # Nobody passes before all have come.
-    together = threading.Barrier(count, timeout=20)
+    together = threading.Barrier(count, timeout=60)
 
     @contextmanager
     def opened(slot: int) -> Iterator[tuple[int, bytes]]:

@@ -232,7 +232,7 @@ async def begin(desk: UploadDesk, message_id: bytes) -> asyncio.Task[int]:
 
 async def code_of(stream: "asyncio.Task[int]") -> RefusalCode:
     with pytest.raises(RefusedError) as caught:
-        await asyncio.wait_for(stream, 5)
+        await asyncio.wait_for(stream, 60)
     return caught.value.code
 
 
@@ -278,7 +278,7 @@ def test_a_stream_that_waits_for_its_next_piece_holds_none_in_memory(desk: Uploa
         stream.cancel()
         await asyncio.wait({stream})
 
-    asyncio.run(asyncio.wait_for(until_let_go(), 10))
+    asyncio.run(asyncio.wait_for(until_let_go(), 60))
 
 
 def test_a_crowd_of_uploads_reads_ahead_of_the_disk_for_a_few_of_them_only(
@@ -293,7 +293,7 @@ def test_a_crowd_of_uploads_reads_ahead_of_the_disk_for_a_few_of_them_only(
             yield bytes(1000)
 
     def wait_for_the_disk(_: bytes | bytearray | memoryview) -> None:
-        may_write.wait(10)
+        may_write.wait(60)
 
     async def send(number: int) -> int:
         nonce = bytes([number]) * 16

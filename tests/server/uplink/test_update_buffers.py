@@ -34,7 +34,7 @@ def test_no_more_are_lent_than_there_are() -> None:
             lent.add(number)
             most.append(len(lent))
         if number < 2:
-            both.wait(timeout=10)
+            both.wait(timeout=60)
         with lock:
             lent.remove(number)
         buffers.give_back(buffer)

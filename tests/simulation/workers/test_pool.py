@@ -201,5 +201,5 @@ def test_an_interrupt_does_not_wait_for_the_clients_under_way(
         threading.Timer(0.5, signal.pthread_kill, [main_thread, signal.SIGINT]).start()
         next(results)
 
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < 60
     assert not multiprocessing.active_children()

@@ -36,11 +36,13 @@ async def never(_: Scope, __: Receive, ___: Send) -> None:
 @contextlib.asynccontextmanager
 async def serving(app: App) -> AsyncIterator[tuple[str, int]]:
     config = uvicorn.Config(
-        app, http=bounded_connection(5.0), lifespan="off", log_config=None, ws="none"
+        app, http=bounded_connection(100.0), lifespan="off", log_config=None, ws="none"
     )
     config.timeout_graceful_shutdown = 0
     server = uvicorn.Server(config)
     listening = socket.create_server(("127.0.0.1", 0))
+    # Connections inherit it: pieces wait in the server and not in the kernel.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PIECE_BYTES)
     running = asyncio.create_task(server.serve(sockets=[listening]))
     try:
         yield listening.getsockname()
@@ -66,7 +68,7 @@ async def connected(address: tuple[str, int], sent: bytes) -> AsyncIterator[asyn
 async def _until_end(reader: asyncio.StreamReader) -> bytes:
     received = b""
     with contextlib.suppress(ConnectionError):
-        while piece := await asyncio.wait_for(reader.read(1 << 16), 5):
+        while piece := await asyncio.wait_for(reader.read(1 << 16), 60):
             received += piece
     return received
 
@@ -75,8 +77,14 @@ def test_an_answer_that_is_not_taken_ends_its_connection(monkeypatch: pytest.Mon
     monkeypatch.setattr("export.serve.doors.connections.TAKEN_WITHIN_S", 0.1)
 
     async def ask() -> bytes:
-        async with serving(large) as address, connected(address, GET) as reader:
-            await asyncio.sleep(0.4)
+        ended = asyncio.Event()
+
+        async def large_until_cut_off(scope: Scope, receive: Receive, send: Send) -> None:
+            await large(scope, receive, send)
+            ended.set()
+
+        async with serving(large_until_cut_off) as address, connected(address, GET) as reader:
+            await asyncio.wait_for(ended.wait(), 60)
             return await _until_end(reader)
 
     assert 0 < len(asyncio.run(ask())) < len(ANSWER)
@@ -86,13 +94,19 @@ def test_an_answer_that_is_taken_slowly_is_sent_whole(monkeypatch: pytest.Monkey
     monkeypatch.setattr("export.serve.doors.connections.TAKEN_WITHIN_S", 0.3)
 
     async def ask() -> int:
-        async with serving(large) as address, connected(address, GET) as reader:
-            await reader.readuntil(b"\r\n\r\n")
-            left = len(ANSWER)
-            while left:  # 4 MiB in 16 parts and 0.64 s, twice what one piece may take.
-                await reader.readexactly(len(ANSWER) // 16)
-                left -= len(ANSWER) // 16
-                await asyncio.sleep(0.04)
+        async with serving(large) as address:
+            loop = asyncio.get_running_loop()
+            now_s = loop.time()
+            with monkeypatch.context() as patched:
+                # Time passes with what the client takes, however slow the machine is.
+                patched.setattr(loop, "time", lambda: now_s)
+                async with connected(address, GET) as reader:
+                    await reader.readuntil(b"\r\n\r\n")
+                    left = len(ANSWER)
+                    while left:  # 4 MiB in 16 parts and 0.64 s, twice what one piece may take.
+                        await reader.readexactly(len(ANSWER) // 16)
+                        left -= len(ANSWER) // 16
+                        now_s += 0.04
             return left
 
     assert asyncio.run(ask()) == 0
@@ -101,7 +115,7 @@ def test_an_answer_that_is_taken_slowly_is_sent_whole(monkeypatch: pytest.Monkey
 def test_requests_behind_one_that_is_not_answered_are_few() -> None:
     async def ask() -> bytes:
         async with serving(never) as address, connected(address, GET * 1000) as reader:
-            return await asyncio.wait_for(_until_end(reader), 5)
+            return await asyncio.wait_for(_until_end(reader), 60)
 
     assert asyncio.run(ask()) == b""
 

@@ -104,7 +104,7 @@ def measuring(
 
     def wait(*_: object, **__: object) -> Recall:
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(110)
         return Recall(words=4, top1_hits=1, top3_hits=2)
 
     monkeypatch.setattr(promotion, "measure_recall", wait)
@@ -131,7 +131,7 @@ def within_seconds(asked: list[str]) -> int | None:
     statuses: list[int] = []
     thread = threading.Thread(target=lambda: statuses.append(main(asked)), daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(30)
     return statuses[0] if statuses else None
 
 
