@@ -1,6 +1,7 @@
 """A coordinator in a process of its own (``tests/forking.py``)."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -78,7 +79,6 @@ def _serve(
     from server.records import leadership, store
 
     logging.basicConfig(filename=log, level=logging.INFO)
-    signal.signal(signal.SIGUSR1, lambda *_: _leap())
     if machine is not None:
         os.environ["XDG_RUNTIME_DIR"] = str(machine.runtime)
         for module in (leadership, store):
@@ -89,6 +89,7 @@ def _serve(
     folder = ServerFolder(root)
 
     def announce(_: Ports) -> None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _leap)
         ready.send(None)
         ready.close()
 
@@ -104,7 +105,15 @@ def _serve(
 
 
 def _leap() -> None:
-    """Set this process's clocks, its event loop's among them, ahead."""
+    """Set this process's clocks, its event loop's among them, ahead.
+
+    A call that is under way lost no time by it.
+    """
+    from server.devices.paced_call import PacedCall
+
     for name in ("monotonic", "time"):
         before = getattr(time, name)
         setattr(time, name, lambda before=before: before() + LEAP_S)
+    for each in gc.get_objects():
+        if isinstance(each, PacedCall):
+            each.moved()
