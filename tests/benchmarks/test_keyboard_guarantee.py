@@ -144,7 +144,8 @@ def test_a_run_keeps_the_digest_of_its_start_and_the_page_tells_of_two(
 def test_the_quick_form_trains_with_and_without_noise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["keyboard_guarantee", "--quick", "--workers", "1"])
+    short = ["--workers", "1", "--rounds", "1"]
+    monkeypatch.setattr(sys, "argv", ["keyboard_guarantee", "--quick", *short])
 
     keyboard_guarantee.main()
 

@@ -1,6 +1,7 @@
 """Federations that are torn down whatever a test does to them."""
 
 from collections.abc import Callable, Iterator
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,15 @@ def make_devices(tmp_path: Path) -> Iterator[MakeDevices]:
     yield make
     for device in made:
         device.stop()
+
+
+@pytest.fixture
+def no_forks_left() -> Iterator[None]:
+    """Kill what a test that failed has forked and not ended: its worker would wait for it."""
+    before = set(active_children())
+    yield
+    for process in set(active_children()) - before:
+        process.kill()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

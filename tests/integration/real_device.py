@@ -38,13 +38,13 @@ class RealDevice:
         self.log = folder.parent / f"{folder.name}.log"
         self.process: subprocess.Popen[bytes] | ForkedCommand | None = None
 
-    def enrol(self, invite: Path) -> None:
+    def enrol(self, invite: Path, *more: str) -> None:
         """Enrol with what the command calls, in this process, whose keys cost little."""
         told = io.StringIO()
         mask = os.umask(0o077)
         try:
             with contextlib.redirect_stdout(told), contextlib.redirect_stderr(told):
-                arguments = ["--invite", str(invite), "--accept-no-guarantee"]
+                arguments = ["--invite", str(invite), "--accept-no-guarantee", *more]
                 assert main(["enrol", str(self.folder), *arguments]) == 0, told.getvalue()
         finally:
             os.umask(mask)
@@ -73,13 +73,6 @@ class RealDevice:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(timeout=60)
-
-    @staticmethod
-    def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run ``sotto-client`` to its end."""
-        return subprocess.run(
-            [*_CLIENT, *arguments], capture_output=True, text=True, check=False, timeout=60
-        )
 
 
 _CLIENT = [sys.executable, "-P", "-m", "edge_client.cli"]

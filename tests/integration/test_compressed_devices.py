@@ -1,7 +1,9 @@
 """Compressed updates over the wire: what real devices send, keep and feed back."""
 
+import contextlib
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import torch
@@ -97,13 +99,14 @@ def test_releases_that_come_as_what_changed_end_where_a_simulation_does_though_o
     federation = make_federation(cap=3, cohort=2, quorum=2, tables=MOVES)
     federation.start()
     devices = make_devices(federation, 2)
-    devices[0].start(is_forked=False)  # Its training process is its own child, which ends with it.
-    devices[1].start()
+    for device in devices:
+        device.start()
     await_rounds(federation, 1)
     # The second round may have begun with what was held; the third finds out, and starts whole.
     agent = devices[0].process
     assert agent is not None
-    children = children_of(agent.pid)
+    children = trainers_of(agent.pid)
+    assert children
     devices[0].kill()
     until(lambda: not any(is_running(child) for child in children))
     for held in (devices[0].folder / "held").glob("*.release"):
@@ -186,6 +189,21 @@ def test_a_cap_below_the_open_round_ends_the_run(
     assert "round 2, attempt 0: the settings have lowered rounds.cap below it" in federation.log
     assert _released(federation) == _simulated(federation, devices, rounds=1)
     assert not any(federation.folder.updates.rglob("*.sealed"))
+
+
+def trainers_of(agent: int) -> list[int]:
+    """Return the processes that read their jobs from a pipe of an agent, forked as it was."""
+
+    def pipes_of(pid: int, descriptor: str) -> set[str]:
+        found = set()
+        for path in (Path("/proc") / str(pid) / "fd").glob(descriptor):
+            with contextlib.suppress(FileNotFoundError):
+                found.add(str(path.readlink()))
+        return {name for name in found if name.startswith("pipe:")}
+
+    parent = int((Path("/proc") / str(agent) / "stat").read_text().rpartition(")")[2].split()[1])
+    given = pipes_of(agent, "*")
+    return [pid for pid in children_of(parent) if pid != agent and pipes_of(pid, "0") & given]
 
 
 def _released(federation: Federation) -> list[bytes]:

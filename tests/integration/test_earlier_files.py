@@ -13,7 +13,9 @@ from export.cli import main as export
 from server.cli import main as server
 from server.releases.files import read_release
 from simulation.cli import main as simulate
+from tests.edge_client.child import test_publishing
 
+in_process = test_publishing.in_process
 FILES = Path(__file__).with_name("earlier") / "files.tar.gz"
 
 
@@ -52,6 +54,7 @@ def test_the_ledger_of_then_is_held_against_its_newest_release(
     assert "lacks the newest of round 2" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_device_publishes_its_own_part(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
     part = earlier / "again.part"
 

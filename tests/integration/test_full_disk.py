@@ -1,40 +1,44 @@
 """A coordinator short of disk or descriptors while a round closes waits, and loses nothing."""
 
+import os
 import re
 import resource
-import subprocess
-import sys
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from protos import federation_pb2 as pb
+from server.cli import main
+from tests.forking import ForkedCommand
 from tests.integration.conftest import Make
 from tests.integration.device import Device, next_lease
 from tests.integration.federation import Federation
 from tests.integration.real_device import await_rounds
 from tests.integration.test_round import expected_digest
 
-pytestmark = pytest.mark.xdist_group("full disk")
+pytestmark = [pytest.mark.xdist_group("full disk"), pytest.mark.usefixtures("no_forks_left")]
 
-# Every new file whose path ends so lies on a device that has no room, the kernel's own ENOSPC, for
-# as long as the mark is there.
-PROGRAM = """
-import os, sys
-full, mark, opened = sys.argv[1], sys.argv[2], os.open
 
-def open_without_room(path, flags, *more, **named):
-    if flags & os.O_CREAT and os.fspath(path).endswith(full) and os.path.exists(mark):
-        return opened("/dev/full", os.O_WRONLY)
-    return opened(path, flags, *more, **named)
+def run_short(arguments: list[str]) -> int:
+    """Run ``sotto-server run`` where a file has no room, and return its status.
 
-from server.cli import main
-print("patched", flush=True)
-os.open = open_without_room
-sys.exit(main(["run", sys.argv[3]]))
-"""
+    Every new file whose path ends so lies on a device that has no room, the kernel's own ENOSPC,
+    for as long as the mark is there.
+    """
+    full, mark, root = arguments
+    opened = os.open
+
+    def open_without_room(path: Any, flags: int, *more: Any, **named: Any) -> int:
+        if flags & os.O_CREAT and os.fspath(path).endswith(full) and Path(mark).exists():
+            return opened("/dev/full", os.O_WRONLY)
+        return opened(path, flags, *more, **named)
+
+    os.open = open_without_room
+    return main(["run", root])
 
 
 class ShortCommand:
@@ -44,16 +48,9 @@ class ShortCommand:
         self.mark = root.parent / "no room"
         self.mark.touch()
         self._log = root.parent / "short.log"
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", PROGRAM, full, str(self.mark), str(root)],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self.process.stdout is not None
-        assert self.process.stdout.readline() == "patched\n"
-        assert self.process.stdout.readline().startswith("enrolment on port")
+        self._log.touch()
+        self.process = ForkedCommand(run_short, [full, str(self.mark), str(root)], self._log)
+        self.await_line("enrolment on port")
 
     @property
     def log(self) -> str:
@@ -61,15 +58,18 @@ class ShortCommand:
 
     def await_line(self, line: str) -> None:
         """Wait until the operator is told."""
-        until(lambda: re.search(line, self.log) is not None)
+
+        def is_told() -> bool:
+            assert self.process.poll() is None, self.log
+            return re.search(line, self.log) is not None
+
+        until(is_told)
 
     def end(self) -> None:
         """End it as its operator would, and see that it had not ended by itself."""
         assert self.process.poll() is None, self.log
-        self.process.terminate()
+        self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(60) == 0
-        if self.process.stdout is not None:
-            self.process.stdout.close()
 
 
 def until(holds: Callable[[], bool]) -> None:

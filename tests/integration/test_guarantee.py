@@ -2,7 +2,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.integration.conftest import Make
+import pytest
+
+from tests.integration.federation import Federation, settings
 from tests.integration.test_growing_rounds import GROWTH, TWO_LAYERS
 
 
@@ -15,17 +17,27 @@ def first_lines(root: Path, count: int) -> list[str]:
     return lines
 
 
-def test_a_coordinator_says_at_its_start_what_its_noise_promises(make_federation: Make) -> None:
-    lines = first_lines(make_federation().root, 2)
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Federation, list[str]]:
+    """Return a federation that grows, without noise, and what its coordinator says first."""
+    text = settings(model=TWO_LAYERS, tables=GROWTH.format(rounds=2))
+    federation = Federation(tmp_path_factory.mktemp("told") / "f", text)
+    return federation, first_lines(federation.root, 3)
+
+
+def test_a_coordinator_says_at_its_start_what_its_noise_promises(
+    growing: tuple[Federation, list[str]],
+) -> None:
+    _, lines = growing
 
     assert "devices on port" in lines[0]
     assert lines[1] == "privacy: none: no noise, no privacy guarantee\n"
 
 
-def test_a_coordinator_says_at_its_start_what_growth_saves(make_federation: Make) -> None:
-    federation = make_federation(model=TWO_LAYERS, tables=GROWTH.format(rounds=2))
-
-    told = first_lines(federation.root, 3)[2]
+def test_a_coordinator_says_at_its_start_what_growth_saves(
+    growing: tuple[Federation, list[str]],
+) -> None:
+    federation, (*_, told) = growing
 
     assert told.startswith("growth: 2 layers in 2 stages over 2 rounds; a device in all of them ")
     assert told == f"growth: {federation.config.growth_told}\n"

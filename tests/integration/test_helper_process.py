@@ -9,21 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.helper.scene import Parties, ask, kept_by, make_parties, terms_of
-
-# Dies at a failpoint, which no command line can arm.
-DYING = """
-import asyncio, sys
-from pathlib import Path
 from server.helper.folder import HelperFolder
 from server.helper.running import run_helper
 from server.records.failpoints import Failpoints
-asyncio.run(run_helper(
-    HelperFolder(Path(sys.argv[1])),
-    failpoints=Failpoints(sys.argv[2]),
-    on_ready=lambda port: print(f"helper on port {port}", flush=True),
-))
-"""
+from tests.forking import ForkedCommand
+from tests.integration.real_device import until
+from tests.server.helper.scene import Parties, ask, kept_by, make_parties, terms_of
+
+
+def serve_until_it_dies(arguments: list[str]) -> int:
+    """Run a helper that dies at a failpoint, which no command line can arm."""
+    root, moment = arguments
+
+    def tell(port: int) -> None:
+        sys.stderr.write(f"helper on port {port}\n")
+
+    folder, failpoints = HelperFolder(Path(root)), Failpoints(moment)
+    asyncio.run(run_helper(folder, failpoints=failpoints, on_ready=tell))
+    return 0
+
+
+def start_dying(root: Path, moment: str, log: Path) -> tuple[ForkedCommand, int]:
+    """Fork such a helper and return it with its port."""
+    process = ForkedCommand(serve_until_it_dies, [str(root), moment], log)
+    listening = until(
+        lambda: log.exists() and re.search(r"^helper on port (\d+)$", log.read_text(), re.MULTILINE)
+    )
+    assert listening
+    return process, int(listening[1])
 
 
 def start(*command: str) -> tuple["subprocess.Popen[str]", int]:
@@ -38,6 +51,7 @@ def start(*command: str) -> tuple["subprocess.Popen[str]", int]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_forks_left")
 @pytest.mark.parametrize("moment", ["answer_made", "answer_kept"])
 def test_a_helper_that_was_killed_gives_the_answer_that_it_would_have_given(
     moment: str, tmp_path: Path
@@ -46,7 +60,7 @@ def test_a_helper_that_was_killed_gives_the_answer_that_it_would_have_given(
     folder = parties.folder
     terms = terms_of()
     members = parties.members([0, 1], terms)
-    dying, port = start("-c", DYING, str(folder.root), moment)
+    dying, port = start_dying(folder.root, moment, tmp_path / "dying.log")
     # The next process listens where this one did.
     folder.settings.write_text(folder.settings.read_text().replace(":0", f":{port}"))
 

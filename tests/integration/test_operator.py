@@ -1,4 +1,7 @@
-"""The command ``sotto-server`` as its operator uses it, with the coordinator in its own process."""
+"""The command ``sotto-server`` as its operator uses it, with the coordinator in its own process.
+
+Most are forked (``tests/forking.py``); ``is_forked=False`` starts the command.
+"""
 
 import json
 import re
@@ -18,36 +21,42 @@ import pytest
 from privacy.identities.invite import read_invite
 from server.cli import main
 from server.config.listen import ListenSettings
+from tests.forking import ForkedCommand
 from tests.integration.conftest import Make
 from tests.integration.device import code_of, enrol, next_lease
 from tests.integration.federation import Federation, settings
 from tests.integration.real_device import until
 
-pytestmark = pytest.mark.xdist_group("operator")
+pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.usefixtures("no_forks_left")]
 
 
 class Command:
     """Hold a coordinator that was started by its command."""
 
-    def __init__(self, root: Path) -> None:
-        self.started_at = time.monotonic()
-        self.process = subprocess.Popen(
-            [*_SERVER, "run", str(root)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.first_line = self.process.stdout.readline()
-        self.start_s = time.monotonic() - self.started_at
+    def __init__(self, root: Path, *, is_forked: bool = True) -> None:
+        arguments, started_at = ["run", str(root)], time.monotonic()
+        log = root.with_name(f"{root.name}-{time.monotonic_ns()}.log")
+        self.process: subprocess.Popen[bytes] | ForkedCommand
+        log.touch()
+        if is_forked:
+            self.process = ForkedCommand(main, arguments, log)
+        else:
+            with log.open("wb") as file:
+                self.process = subprocess.Popen([*_SERVER, *arguments], stdout=file, stderr=file)
+
+        def told() -> list[str]:
+            assert self.process.poll() is None, log.read_text()
+            return [line for line in log.read_text().splitlines() if "on port" in line]
+
+        (self.first_line,) = until(told)
+        self.start_s = time.monotonic() - started_at
 
     def end(self, sent: signal.Signals) -> int:
         self.process.send_signal(sent)
         return self.wait()
 
     def wait(self) -> int:
-        self.process.communicate(timeout=60)
-        return self.process.returncode
+        return self.process.wait(timeout=60)
 
 
 _SERVER = [sys.executable, "-P", "-m", "server.cli"]
@@ -71,14 +80,22 @@ def run(*arguments: str | Path) -> Done:
     return Done(status, out.getvalue(), err.getvalue())
 
 
-@pytest.fixture
-def command(make_federation: Make) -> Iterator[tuple[Federation, Command]]:
-    federation = make_federation(cohort=1, quorum=1)
-    command = Command(federation.root)
+def commanded(federation: Federation, *, is_forked: bool) -> Iterator[tuple[Federation, Command]]:
+    command = Command(federation.root, is_forked=is_forked)
     yield federation, command
     if command.process.poll() is None:
         command.process.kill()
         command.wait()
+
+
+@pytest.fixture
+def command(make_federation: Make) -> Iterator[tuple[Federation, Command]]:
+    yield from commanded(make_federation(cohort=1, quorum=1), is_forked=True)
+
+
+@pytest.fixture
+def real_command(make_federation: Make) -> Iterator[tuple[Federation, Command]]:
+    yield from commanded(make_federation(cohort=1, quorum=1), is_forked=False)
 
 
 def test_a_federation_is_founded_and_devices_are_invited(tmp_path: Path) -> None:
@@ -140,9 +157,9 @@ def test_a_typo_in_the_settings_is_refused_with_its_key(tmp_path: Path) -> None:
 
 
 def test_a_running_coordinator_is_watched_paused_and_drained(
-    command: tuple[Federation, Command],
+    real_command: tuple[Federation, Command],
 ) -> None:
-    federation, coordinator = command
+    federation, coordinator = real_command
     (device,) = federation.enrol(1)
     orders = device.check_in()
     device.take_part(next_lease(orders))
@@ -233,7 +250,7 @@ def test_a_killed_coordinator_serves_again_within_a_minute(
     federation, coordinator = command
     coordinator.end(signal.SIGKILL)
 
-    again = Command(federation.root)
+    again = Command(federation.root, is_forked=False)
 
     assert "devices on port" in again.first_line
     # About two seconds on an idle machine (benchmarks/resilience.py), and several on one that is

@@ -59,7 +59,7 @@ def test_a_german_keyboard_from_its_list_to_its_suggestions(
     # A start is learnt on it, which a federation of the language takes.
     packed = tmp_path / "german.sotto"
     given = ["--text", str(text), "--words", str(words), "--language", "de", "--pack", str(packed)]
-    size = ["--width", "64", "--epochs", "40"]
+    size = ["--width", "64", "--epochs", "20"]
     assert simulate(["start", *given, *size, "--out", str(tmp_path / "start")]) == 0
     listed_words = read_packed(packed).description.vocabulary
     assert listed_words is not None

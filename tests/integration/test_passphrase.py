@@ -2,17 +2,19 @@
 
 import asyncio
 import json
-import subprocess
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+from edge_client.cli import main
 from edge_client.folder.layout import DeviceFolder
 from edge_client.wire.enrolling import renew_certificates
 from edge_client.wire.transport import Transport
 from privacy.identities.keys import KeyFileError
 from privacy.identities.party import Identity
+from tests.forking import ForkedCommand
 from tests.integration.conftest import Make
 from tests.integration.real_device import (
     TEXTS,
@@ -24,24 +26,14 @@ from tests.integration.real_device import (
     until,
 )
 
-pytestmark = pytest.mark.xdist_group("passphrase")
+pytestmark = [pytest.mark.xdist_group("passphrase"), pytest.mark.usefixtures("no_forks_left")]
 
 SECRET = "seven quite ordinary words"
 
 
 def enrolled(folder: Path, invite: Path, secret: Path) -> RealDevice:
     device = RealDevice(folder, TEXTS[0])
-    done = device.command(
-        "enrol",
-        str(folder),
-        "--accept-no-guarantee",
-        "--invite",
-        str(invite),
-        "--passphrase-file",
-        str(secret),
-    )
-    assert done.returncode == 0, done.stderr
-    (folder / "client.toml").write_text("keep_warm_s = 60.0\n[policy]\nidle = false\n")
+    device.enrol(invite, "--passphrase-file", str(secret))
     set_floor(device, least_cohort=1)
     return device
 
@@ -118,10 +110,19 @@ def test_renewed_keys_are_encrypted_too(make_federation: Make, tmp_path: Path) -
         Identity.load(folder.identity)
 
 
-def told(done: "subprocess.CompletedProcess[str]") -> str:
-    """Return the one line of a command that failed."""
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
+def command(*arguments: str) -> tuple[int, str]:
+    """Run ``sotto-client`` to its end, forked; return its status and all that it said."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        status = ForkedCommand(main, [*arguments], log).wait(60)
+        return status, log.read_text()
+
+
+def told(*arguments: str) -> str:
+    """Return the one line of a command that fails."""
+    status, said = command(*arguments)
+    assert status == 1
+    (line,) = said.splitlines()
     return line
 
 
@@ -142,19 +143,14 @@ def test_a_wrong_or_missing_passphrase_is_told_before_anything_else(
     (device.folder / "client.toml").write_text(window)
     run = ["run", str(device.folder), "--data", str(device.data)]
 
-    assert "is encrypted: give passphrase with --passphrase-file" in told(device.command(*run))
-    assert "or the passphrase is wrong" in told(
-        device.command(*run, "--passphrase-file", str(wrong))
-    )
+    assert "is encrypted: give passphrase with --passphrase-file" in told(*run)
+    given = [*run, "--passphrase-file"]
+    assert "or the passphrase is wrong" in told(*given, str(wrong))
     secret.chmod(0o644)
-    assert "must be readable by its owner only" in told(
-        device.command(*run, "--passphrase-file", str(secret))
-    )
-    assert "cannot be read" in told(
-        device.command(*run, "--passphrase-file", str(tmp_path / "none"))
-    )
+    assert "must be readable by its owner only" in told(*given, str(secret))
+    assert "cannot be read" in told(*given, str(tmp_path / "none"))
     secret.chmod(0o600)
     examined = ["doctor", str(device.folder), "--json", "--passphrase-file"]
     for path, good in ((wrong, False), (secret, True)):
-        found = json.loads(device.command(*examined, str(path)).stdout)
-        assert found["certificates"]["good"] is good
+        _, said = command(*examined, str(path))
+        assert json.loads(said)["certificates"]["good"] is good

@@ -35,6 +35,16 @@ Tables = dict[str, Any]
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Compute as a worker process does, and leave the next test what it expects."""
+    yield from _with_one_thread()
+
+
+@pytest.fixture(scope="module")
+def one_thread_in_module() -> Iterator[None]:
+    """Compute so in what a module makes once for all of its tests."""
+    yield from _with_one_thread()
+
+
+def _with_one_thread() -> Iterator[None]:
     threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     prepare_compute("cpu", threads=1)
     yield
@@ -61,12 +71,12 @@ def population() -> TextPopulation:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def configured() -> Callable[..., tuple[SimulationConfig, Tables]]:
     """Return a small configuration and its tables, with some settings changed."""
 
     def configure(*settings: str) -> tuple[SimulationConfig, Tables]:
-        tables = TABLES
+        tables = dict(TABLES)  # A test may change its own.
         for text in settings:
             override = parse_override(text)
             tables = with_setting(tables, override.path, override.values[0])

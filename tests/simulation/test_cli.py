@@ -137,7 +137,8 @@ def test_a_sweep_runs_every_value_and_is_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--set", "aggregation.attention_strength=0,0.5", "--seeds", "1,2"]
-    command = ["sweep", "keyboard-tiny", *QUICK, *arguments, "--out", str(tmp_path)]
+    quick = [*QUICK, "--rounds", "1"]
+    command = ["sweep", "keyboard-tiny", *quick, *arguments, "--out", str(tmp_path)]
 
     assert main(command) == 0
     table = capsys.readouterr().out

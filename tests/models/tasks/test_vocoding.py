@@ -56,17 +56,17 @@ def test_segments_hold_every_sample_and_silence_only_after_short_sounds(
 
 @pytest.mark.slow
 def test_a_tiny_vocoder_learns_half_a_second_by_heart() -> None:
-    network, segments = vocoder(width=48), cut_segments(vowel(0.5), 2048)
-    optimiser = torch.optim.Adam(network.parameters(), lr=0.01)
+    network, segments = vocoder(width=32), cut_segments(vowel(0.5), 2048)
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.015)
 
-    for _ in range(120):
+    for _ in range(70):
         loss, count, _ = TASK.loss(network, segments, None)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         optimiser.step()
 
     assert count == 6
-    # From 2.4.
+    # From 2.8.
     assert float(loss.detach()) < 0.75
 
 

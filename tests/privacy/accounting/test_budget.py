@@ -33,22 +33,27 @@ LEAF = TreeRelease(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("event", [ROUND, SAMPLED, LEAF])
-def test_rounds_left_is_the_last_number_that_fits(event: PrivacyEvent) -> None:
-    left = rounds_left(Tally(), event, BUDGET)
+@pytest.mark.parametrize(("event", "epsilon"), [(ROUND, 4.0), (SAMPLED, 1.2), (LEAF, 8.0)])
+def test_rounds_left_is_the_last_number_that_fits(event: PrivacyEvent, epsilon: float) -> None:
+    budget = PrivacyBudget(epsilon_budget=epsilon, delta=1e-6)
 
-    assert epsilon_of([event] * left, BUDGET.delta) <= 8.0
-    assert epsilon_of([event] * (left + 1), BUDGET.delta) > 8.0
+    left = rounds_left(Tally(), event, budget)
+
+    assert epsilon_of([event] * left, budget.delta) <= epsilon
+    assert epsilon_of([event] * (left + 1), budget.delta) > epsilon
     # What was spent is not there any more.
-    assert rounds_left(tally([event] * 10), event, BUDGET) == left - 10
-    assert rounds_left(tally([event] * left), event, BUDGET) == 0
-    assert rounds_left(Tally(), event, BUDGET, most=5) == 5
+    assert rounds_left(tally([event] * 10), event, budget) == left - 10
+    assert rounds_left(tally([event] * left), event, budget) == 0
+    assert rounds_left(Tally(), event, budget, most=5) == 5
+
+
+@pytest.fixture(scope="module")
+def left() -> int:
+    return rounds_left(Tally(), ROUND, BUDGET)
 
 
 @pytest.mark.slow
-def test_the_round_that_would_pass_the_budget_is_refused() -> None:
-    left = rounds_left(Tally(), ROUND, BUDGET)
-
+def test_the_round_that_would_pass_the_budget_is_refused(left: int) -> None:
     assert check_budget([ROUND] * (left - 1), ROUND, BUDGET) <= 8.0
     with pytest.raises(BudgetExceededError, match="above epsilon_budget 8: 0 rounds left") as found:
         check_budget([ROUND] * left, ROUND, BUDGET)
@@ -57,9 +62,7 @@ def test_the_round_that_would_pass_the_budget_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_that_cannot_end_is_told_how_many_rounds_fit_and_what_to_change() -> None:
-    left = rounds_left(Tally(), ROUND, BUDGET)
-
+def test_a_plan_that_cannot_end_is_told_how_many_rounds_fit_and_what_to_change(left: int) -> None:
     with pytest.raises(BudgetExceededError, match=f"{left} rounds left; raise noise_mul") as found:
         check_budget([], ROUND, BUDGET, rounds=1000)
     assert found.value.rounds_left == left

@@ -10,7 +10,8 @@ import pytest
 from simulation.config.simulation import SimulationConfig
 from simulation.figures.metrics import Figures, read_metrics
 from simulation.population.population import Population
-from simulation.runs.runner import RunOptions, run_simulation
+from simulation.runs.runner import run_simulation
+from tests.simulation.here import HERE
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
 
@@ -47,7 +48,7 @@ def norms(folder: Path) -> list[tuple[float, float]]:
 def test_a_norm_far_too_large_falls_by_the_step_every_round(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:
-    run_simulation(*adaptive(configured, 1e6), population, tmp_path, RunOptions())
+    run_simulation(*adaptive(configured, 1e6), population, tmp_path, HERE)
 
     # Every update fits, so that ln C falls by 0.2 * (1 - 0.5) a round.
     path = norms(tmp_path)
@@ -60,7 +61,7 @@ def test_a_norm_far_too_large_falls_by_the_step_every_round(
 def test_a_norm_far_too_small_rises_because_clients_clip_to_it(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:
-    run_simulation(*adaptive(configured, 1e-6), population, tmp_path, RunOptions())
+    run_simulation(*adaptive(configured, 1e-6), population, tmp_path, HERE)
 
     assert [after for _, after in norms(tmp_path)] == pytest.approx(
         [1e-6 * math.exp(0.1 * number) for number in range(1, 7)]
@@ -75,12 +76,12 @@ def test_a_run_that_was_killed_goes_on_with_the_norm_it_had(
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     config, tables = adaptive(configured, 0.5)
-    run_simulation(config, tables, population, whole, RunOptions())
+    run_simulation(config, tables, population, whole, HERE)
 
     with pytest.raises(KilledError):
-        options = RunOptions(reporter=KillsAfter(3))
+        options = HERE._replace(reporter=KillsAfter(3))
         run_simulation(config, tables, population, broken, options)
-    run_simulation(config, tables, population, broken, RunOptions())
+    run_simulation(config, tables, population, broken, HERE)
 
     assert norms(broken) == norms(whole)
     assert len({after for _, after in norms(whole)}) > 1

@@ -67,7 +67,7 @@ def sung() -> Corpus:
 
 
 @pytest.fixture(scope="module")
-def recogniser(sung: Corpus) -> SpeechRecogniser:
+def recogniser(one_thread_in_module: None, sung: Corpus) -> SpeechRecogniser:
     return train_recogniser(
         sung.labelled(sung.train),
         network=RecogniserSettings(channels=24, hidden_size=24),

@@ -27,6 +27,7 @@ from simulation.rounds.attacks import Attackers, backdoor_figures, opened, unsee
 from simulation.runs.runner import RunOptions, run_simulation
 from simulation.workers.jobs import Trained
 from tests.masked_scene import masked_noise, masked_plan
+from tests.simulation.here import HERE
 from tests.simulation.killed_runs import RunKilledError, StopsAfter
 from tests.simulation.runs.test_runner import (
     last_parameters,
@@ -339,7 +340,7 @@ def test_in_a_cohort_that_follows_the_population_they_are_refused_before_the_fir
     config, tables = configured(everybody, TRIMMED, 'attack={kind="sign-flip", fraction=0.3}')
 
     with pytest.raises(ValueError, match=r"some 2 attackers into a cohort of 6.* stands 1;"):
-        run_simulation(config, tables, population, tmp_path, RunOptions())
+        run_simulation(config, tables, population, tmp_path, HERE)
 
     assert read_metrics(tmp_path) == []
 
@@ -367,7 +368,7 @@ def test_nan_clients_cost_no_round_and_the_report_says_what_happened(
 ) -> None:
     config, tables = configured(*SIX, 'attack={kind="nan", fraction=0.2}')
 
-    final = run_simulation(config, tables, population, tmp_path, RunOptions())
+    final = run_simulation(config, tables, population, tmp_path, HERE)
 
     rows = read_metrics(tmp_path)
     assert [row["contributions"] for row in rows] == [5, 5, 5]
@@ -399,7 +400,7 @@ def test_a_run_says_what_the_attackers_weighed(
         'privacy={mode="none"}',
     )
 
-    final = run_simulation(config, tables, population, tmp_path, RunOptions())
+    final = run_simulation(config, tables, population, tmp_path, HERE)
 
     assert final["attackers_weight"] == weight
 
@@ -415,7 +416,7 @@ def test_boosted_attackers_are_set_aside_by_their_norm_once_it_is_known(
         'privacy={mode="none"}',
     )
 
-    final = run_simulation(config, tables, population, tmp_path, RunOptions())
+    final = run_simulation(config, tables, population, tmp_path, HERE)
 
     # Without a clipping norm nothing is known in the first round.
     rows = read_metrics(tmp_path)
@@ -434,10 +435,10 @@ def test_an_attacked_run_repeats_and_goes_on_after_a_kill(
         'aggregation={rule="trimmed-attentive", trim_share=0.34}',
     )
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    final = run_simulation(config, tables, population, whole, RunOptions())
+    final = run_simulation(config, tables, population, whole, HERE)
 
     with pytest.raises(RunKilledError):
-        run_simulation(config, tables, population, broken, RunOptions(reporter=StopsAfter(2)))
+        run_simulation(config, tables, population, broken, HERE._replace(reporter=StopsAfter(2)))
     resumed = run_simulation(config, tables, population, broken, RunOptions(worker_count=2))
 
     assert resumed == final
@@ -459,8 +460,8 @@ def test_a_backdoor_gets_in_under_the_mean(
     )
     honest, honest_tables = configured(*SIX, 'aggregation={rule="mean"}', 'privacy={mode="none"}')
 
-    final = run_simulation(config, tables, population, tmp_path / "attacked", RunOptions())
-    unharmed = run_simulation(honest, honest_tables, population, tmp_path / "honest", RunOptions())
+    final = run_simulation(config, tables, population, tmp_path / "attacked", HERE)
+    unharmed = run_simulation(honest, honest_tables, population, tmp_path / "honest", HERE)
 
     assert final["backdoor_top3"] == 1
     assert "backdoor_top3" not in unharmed

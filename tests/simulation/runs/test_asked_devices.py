@@ -16,7 +16,8 @@ from simulation.config.simulation import SimulationConfig, config_from, read_tab
 from simulation.figures.metrics import read_metrics
 from simulation.population.dealing import build_population
 from simulation.population.population import Population, PopulationError, as_text
-from simulation.runs.runner import RunOptions, run_simulation
+from simulation.runs.runner import run_simulation
+from tests.simulation.here import HERE
 from tests.simulation.killed_runs import RunKilledError, StopsAfter
 from tests.simulation.runs.test_guarded_runs import CENTRAL, EQUAL, EVENT, run_of
 
@@ -89,7 +90,7 @@ def test_the_best_model_is_kept_by_what_clients_count(
 ) -> None:
     config, tables = asking()
 
-    final = run_simulation(config, tables, holding_out, tmp_path, RunOptions())
+    final = run_simulation(config, tables, holding_out, tmp_path, HERE)
 
     rows = read_metrics(tmp_path)
     found = {row["round"]: float(row["valid_perplexity"] or 0) for row in rows}
@@ -110,9 +111,9 @@ def test_a_run_stops_when_noised_figures_get_no_better_and_goes_on_after_a_kill(
 ) -> None:
     config, tables = asking(convergence={"patience": 1, "least_improvement": 0.9})
     with pytest.raises(RunKilledError):
-        run_simulation(config, tables, holding_out, tmp_path, RunOptions(reporter=StopsAfter(1)))
+        run_simulation(config, tables, holding_out, tmp_path, HERE._replace(reporter=StopsAfter(1)))
 
-    final = run_simulation(config, tables, holding_out, tmp_path, RunOptions())
+    final = run_simulation(config, tables, holding_out, tmp_path, HERE)
 
     assert final["round"] == 2
     store = open_store(StoreSettings().rooted(tmp_path))
@@ -127,7 +128,7 @@ def test_coins_draw_them_where_they_draw_the_cohort(
     noise = QUIET | {"noise_multiplier": 2.0}
     config, tables = asking(rounds=SAMPLED, evaluation={**ASKED, "quorum": 1, "noise": noise})
 
-    run_simulation(config, tables, holding_out, tmp_path, RunOptions())
+    run_simulation(config, tables, holding_out, tmp_path, HERE)
 
     coins = SecretCoinFlips(sampling_rate=0.5, population_size=6, slot_count=6)
     store = open_store(StoreSettings().rooted(tmp_path))
@@ -146,7 +147,7 @@ def test_too_few_clients_are_not_asked_and_nothing_is_paid(
     # Six clients, three of them in the round: four others are not there.
     config, tables = asking(evaluation={**ASKED, "cohort_size": 4})
 
-    run_simulation(config, tables, holding_out, tmp_path, RunOptions())
+    run_simulation(config, tables, holding_out, tmp_path, HERE)
 
     assert all("valid_perplexity" not in row for row in read_metrics(tmp_path))
     store = open_store(StoreSettings().rooted(tmp_path))
@@ -159,7 +160,7 @@ def test_clients_without_examples_of_their_own_cannot_be_asked(
 ) -> None:
     config, tables = asking()
     with pytest.raises(PopulationError, match="hold out examples of their own"):
-        run_simulation(config, tables, population, tmp_path, RunOptions())
+        run_simulation(config, tables, population, tmp_path, HERE)
     with pytest.raises(ValueError, match=r'set data\.split = "by-user-time"'):
         asking(data={"dataset": "manual", "partition": "users"})
     # Of pictures nothing is held out to be asked on.

@@ -20,6 +20,7 @@ from tests.simulation.figures.test_personal_runs import (
     states,
     without_times,
 )
+from tests.simulation.here import HERE
 from tests.simulation.killed_runs import RunKilledError, StopsAfter
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
@@ -50,13 +51,13 @@ def test_a_growing_run_is_the_same_bits_whatever_the_workers_and_the_stops(
 ) -> None:
     config, tables = configured(*GROWING, *settings, "rounds.cap=4")
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    final = run_simulation(config, tables, population, whole, RunOptions())
+    final = run_simulation(config, tables, population, whole, HERE)
 
     # Killed before the checkpoint of round 3, the first of stage 2.
     with pytest.raises(RunKilledError):
         options = RunOptions(worker_count=2, reporter=StopsAfter(3))
         run_simulation(config, tables, population, broken, options)
-    resumed = run_simulation(config, tables, population, broken, RunOptions())
+    resumed = run_simulation(config, tables, population, broken, HERE)
 
     assert resumed == final
     assert without_times(broken) == without_times(whole)
@@ -73,7 +74,7 @@ def test_a_growing_run_tells_its_stage_and_saves_the_bytes_of_the_formula(
 ) -> None:
     config, tables = configured(*GROWING)
 
-    final = run_simulation(config, tables, population, tmp_path, RunOptions())
+    final = run_simulation(config, tables, population, tmp_path, HERE)
 
     rows = read_metrics(tmp_path)
     assert [row["growth_stage"] for row in rows] == [1, 1, 2, 2, 3, 3]
@@ -105,7 +106,7 @@ def test_the_best_model_may_be_of_an_earlier_stage(
 ) -> None:
     config, tables = configured(*GROWING, "rounds.cap=4", "evaluation.keep_best=true")
     early, early_tables = configured(*GROWING, "rounds.cap=2", "evaluation.keep_best=true")
-    expected = run_simulation(early, early_tables, population, tmp_path / "early", RunOptions())
+    expected = run_simulation(early, early_tables, population, tmp_path / "early", HERE)
     observe = simulation.runs.runner._Run._observe
 
     def worse_from_three(run: Any, figures: dict[str, Any]) -> bool:
@@ -114,7 +115,7 @@ def test_the_best_model_may_be_of_an_earlier_stage(
         return observe(run, figures)
 
     monkeypatch.setattr(simulation.runs.runner._Run, "_observe", worse_from_three)
-    final = run_simulation(config, tables, population, tmp_path / "late", RunOptions())
+    final = run_simulation(config, tables, population, tmp_path / "late", HERE)
 
     assert (expected["model_round"], final["model_round"], final["round"]) == (2, 2, 4)
     assert final["test_perplexity"] == expected["test_perplexity"]
@@ -124,7 +125,7 @@ def test_a_release_of_an_early_stage_is_a_whole_model_of_fewer_layers(
     configured: Configured, population: TextPopulation, tmp_path: Path
 ) -> None:
     config, tables = configured(*GROWING, "rounds.cap=2")
-    run_simulation(config, tables, population, tmp_path, RunOptions())
+    run_simulation(config, tables, population, tmp_path, HERE)
 
     release = read_release(tmp_path / "releases" / "latest")
 
@@ -147,7 +148,7 @@ def test_what_every_stage_ended_with_is_kept_and_can_be_opened(
         *GROWING, 'personalisation={method="vanilla"}', "evaluation.every_rounds=6"
     )
 
-    run_simulation(config, tables, population, tmp_path, RunOptions())
+    run_simulation(config, tables, population, tmp_path, HERE)
 
     kept = sorted(int(path.name) for path in (tmp_path / "releases").glob("[0-9]*"))
     assert kept == [2, 4, 6]
@@ -174,7 +175,7 @@ def test_a_guarantee_costs_a_model_that_grows_what_it_costs_any_other(
     spent = []
     for name, stages in (("growing", 3), ("whole", 1)):
         config, tables = configured(*GROWING, *central, f"growth.stage_count={stages}")
-        run_simulation(config, tables, population, tmp_path / name, RunOptions())
+        run_simulation(config, tables, population, tmp_path / name, HERE)
         rows = read_metrics(tmp_path / name)
         spent.append([row["epsilon"] for row in rows])
 

@@ -40,6 +40,7 @@ from simulation.population.population import Population, TextPopulation
 from simulation.rounds.attendance import SimulationError
 from simulation.runs.checkpoint import CheckpointError
 from simulation.runs.runner import RunOptions, run_simulation
+from tests.simulation.here import HERE
 from tests.simulation.killed_runs import RunKilledError, StopsAfter
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
@@ -92,7 +93,7 @@ def test_every_round_is_in_the_ledger_and_its_release_names_the_head(
 ) -> None:
     config, tables = guarded()
 
-    run_simulation(config, tables, population, tmp_path, RunOptions())
+    run_simulation(config, tables, population, tmp_path, HERE)
 
     store = opened(tmp_path)
     assert ledger_events(store, run_of(tmp_path)) == [EVENT] * 4
@@ -111,9 +112,7 @@ def test_no_file_holds_a_figure_of_one_client(
     own = {name: stream[:20] for name, stream in population.clients.items()}
     config, tables = guarded()
 
-    final = run_simulation(
-        config, tables, replace(population, own_test=own), tmp_path, RunOptions()
-    )
+    final = run_simulation(config, tables, replace(population, own_test=own), tmp_path, HERE)
 
     assert final["accuracy"] is not None
     assert not (tmp_path / "clients.json").exists()
@@ -131,11 +130,11 @@ def test_a_run_that_was_killed_spends_no_round_twice(
     config, tables = guarded()
     with pytest.raises(RunKilledError):
         run_simulation(
-            config, tables, population, tmp_path, RunOptions(reporter=StopsAfter(rounds))
+            config, tables, population, tmp_path, HERE._replace(reporter=StopsAfter(rounds))
         )
     released = read_release(tmp_path / "releases" / "latest").record
 
-    run_simulation(config, tables, population, tmp_path, RunOptions())
+    run_simulation(config, tables, population, tmp_path, HERE)
 
     assert released.round == rounds
     assert [entry.round_number for entry in ledger_entries(opened(tmp_path))] == [1, 2, 3, 4]
@@ -153,7 +152,7 @@ def test_a_run_stops_before_the_round_that_would_pass_its_budget(
     budget = PrivacyBudget(epsilon_budget=epsilon_of([EVENT] * 2, 1e-3) + 0.1, delta=1e-3)
     config, tables = guarded(privacy=CENTRAL | {"epsilon_budget": budget.epsilon_budget})
 
-    final = run_simulation(config, tables, population, tmp_path, RunOptions())
+    final = run_simulation(config, tables, population, tmp_path, HERE)
 
     assert rounds_left(Tally(), EVENT, budget, most=4) == 2
     assert len(ledger_entries(opened(tmp_path))) == 2
@@ -165,11 +164,12 @@ def test_a_run_stops_before_the_round_that_would_pass_its_budget(
 def test_the_same_keys_repeat_a_run_bit_for_bit_and_fresh_ones_do_not(
     guarded: Configured, population: Population, tmp_path: Path
 ) -> None:
-    config, tables = guarded()
+    rounds = {"cap": 2, "cohort_size": 3, "quorum": 2, "deadline_s": 10.0}
+    config, tables = guarded(rounds=rounds)
     keys = DerivedKeys(bytes(32))
     for name in ("one", "two"):
-        run_simulation(config, tables, population, tmp_path / name, RunOptions(), noise_keys=keys)
-    run_simulation(config, tables, population, tmp_path / "three", RunOptions())
+        run_simulation(config, tables, population, tmp_path / name, HERE, noise_keys=keys)
+    run_simulation(config, tables, population, tmp_path / "three", HERE)
 
     digests = [
         read_release(tmp_path / name / "releases" / "latest").record.parameters_sha256
@@ -184,8 +184,8 @@ def test_a_tree_keeps_people_apart_and_goes_on_with_its_noise(
     rounds = {"cap": 3, "cohort_size": 2, "quorum": 2, "deadline_s": 10.0}
     config, tables = guarded(privacy=TREE, rounds=rounds)
     with pytest.raises(RunKilledError):
-        run_simulation(config, tables, population, tmp_path, RunOptions(reporter=StopsAfter(1)))
-    run_simulation(config, tables, population, tmp_path, RunOptions())
+        run_simulation(config, tables, population, tmp_path, HERE._replace(reporter=StopsAfter(1)))
+    run_simulation(config, tables, population, tmp_path, HERE)
 
     events = ledger_events(opened(tmp_path), run_of(tmp_path))
     assert (
@@ -224,10 +224,10 @@ def test_a_run_with_buffers_that_was_stopped_ends_in_the_same_bits(
         keys = DerivedKeys(bytes(32))
         run_simulation(config, tables, population, folder, options, noise_keys=keys)
 
-    run(whole, RunOptions())
+    run(whole, HERE)
     with pytest.raises(RunKilledError):
-        run(parts, RunOptions(reporter=StopsAfter(2)))
-    run(parts, RunOptions())
+        run(parts, HERE._replace(reporter=StopsAfter(2)))
+    run(parts, HERE)
 
     assert torch.equal(parameters_of(parts), parameters_of(whole))
     event = BufferedRelease(
@@ -251,11 +251,11 @@ def test_a_tree_of_noise_on_sums_that_was_killed_ends_in_the_same_bits(
         privacy=TREE | {"noise_on": "sums"}, aggregation=attentive, rounds=rounds
     )
     whole, killed, keys = tmp_path / "whole", tmp_path / "killed", DerivedKeys(bytes(32))
-    run_simulation(config, tables, population, whole, RunOptions(), noise_keys=keys)
-    stopping = RunOptions(reporter=StopsAfter(1))
+    run_simulation(config, tables, population, whole, HERE, noise_keys=keys)
+    stopping = HERE._replace(reporter=StopsAfter(1))
     with pytest.raises(RunKilledError):
         run_simulation(config, tables, population, killed, stopping, noise_keys=keys)
-    run_simulation(config, tables, population, killed, RunOptions(), noise_keys=keys)
+    run_simulation(config, tables, population, killed, HERE, noise_keys=keys)
 
     assert torch.equal(parameters_of(killed), parameters_of(whole))
     # A sum of weights for each layer, over the rounds so far.
@@ -276,9 +276,7 @@ def test_compressed_updates_cost_what_others_do_and_get_the_same_noise(
     plain, compressed = tmp_path / "plain", tmp_path / "compressed"
     for folder, more in ((plain, {}), (compressed, {"compression": {"uplink": "int8"}})):
         config, tables = guarded(privacy=privacy, rounds=rounds, **more)
-        run_simulation(
-            config, tables, population, folder, RunOptions(), noise_keys=DerivedKeys(bytes(32))
-        )
+        run_simulation(config, tables, population, folder, HERE, noise_keys=DerivedKeys(bytes(32)))
 
     paid, paid_compressed = (
         ledger_events(opened(folder), run_of(folder)) for folder in (plain, compressed)
@@ -310,7 +308,7 @@ def test_a_sampled_run_writes_neither_who_nor_how_many(
     }
     config, tables = guarded(rounds=rounds)
 
-    run_simulation(config, tables, population, tmp_path, RunOptions())
+    run_simulation(config, tables, population, tmp_path, HERE)
 
     with opened(tmp_path).read() as connection:
         counts = connection.exec_driver_sql(
@@ -339,7 +337,7 @@ def test_more_people_than_declared_are_refused(
     config, tables = guarded(rounds=rounds)
 
     with pytest.raises(RuntimeError, match="at most 5 devices may be enrolled"):
-        run_simulation(config, tables, population, tmp_path, RunOptions())
+        run_simulation(config, tables, population, tmp_path, HERE)
 
 
 def test_an_edited_ledger_ends_the_run(
@@ -347,12 +345,12 @@ def test_an_edited_ledger_ends_the_run(
 ) -> None:
     config, tables = guarded()
     with pytest.raises(RunKilledError):
-        run_simulation(config, tables, population, tmp_path, RunOptions(reporter=StopsAfter(2)))
+        run_simulation(config, tables, population, tmp_path, HERE._replace(reporter=StopsAfter(2)))
     with opened(tmp_path).write() as connection:
         connection.exec_driver_sql("DELETE FROM ledger WHERE sequence = 1")
 
     with pytest.raises(CheckpointError, match="ledger entry 1 is missing"):
-        run_simulation(config, tables, population, tmp_path, RunOptions())
+        run_simulation(config, tables, population, tmp_path, HERE)
 
 
 def test_words_of_private_text_are_no_vocabulary_under_a_guarantee(guarded: Configured) -> None:
@@ -380,7 +378,7 @@ def test_nothing_of_one_client_is_written(
     guarded: Configured, population: Population, tmp_path: Path
 ) -> None:
     config, tables = guarded(aggregation={"rule": "attentive"})
-    run_simulation(config, tables, population, tmp_path, RunOptions())
+    run_simulation(config, tables, population, tmp_path, HERE)
 
     for row in read_metrics(tmp_path):
         assert set(row) <= SHOWN
@@ -435,7 +433,7 @@ def test_noise_of_each_devices_own_is_paid_for_with_every_attempt_and_once(
     config, tables = guarded(privacy=privacy, rounds=AWAY, data=HARDLY_ANYBODY)
     for _ in range(2):  # The second time as after a kill: the same attempts again.
         with pytest.raises(SimulationError, match="given up after 3 attempts"):
-            run_simulation(config, tables, population, tmp_path, RunOptions())
+            run_simulation(config, tables, population, tmp_path, HERE)
 
     entries = ledger_entries(opened(tmp_path))
     assert [entry.round_number for entry in entries] == [1, 1, 1]
@@ -463,7 +461,7 @@ def test_a_run_stops_before_the_attempt_that_would_pass_its_budget(
     name = "epsilon_budget" if privacy is LOCAL else "coordinator_epsilon_budget"
     config, tables = guarded(privacy=privacy | {name: budget}, rounds=AWAY, data=HARDLY_ANYBODY)
 
-    final = run_simulation(config, tables, population, tmp_path, RunOptions())
+    final = run_simulation(config, tables, population, tmp_path, HERE)
 
     assert final["round"] == 0
     assert len(ledger_entries(opened(tmp_path))) == 2
@@ -476,7 +474,7 @@ def test_releases_of_updates_that_were_paid_for_cost_nothing_more(
 ) -> None:
     config, tables = guarded(privacy=LOCAL)
 
-    run_simulation(config, tables, population, tmp_path, RunOptions())
+    run_simulation(config, tables, population, tmp_path, HERE)
 
     entries = ledger_entries(opened(tmp_path))
     assert [entry.round_number for entry in entries] == [1, 2, 3, 4]
@@ -493,7 +491,7 @@ def test_not_even_how_many_updates_were_set_aside_is_written(
     rounds = {"cap": 2, "cohort_size": 6, "quorum": 4, "deadline_s": 10.0}
     config, tables = guarded(rounds=rounds, attack={"kind": "nan", "fraction": 0.2})
 
-    run_simulation(config, tables, population, tmp_path, RunOptions())
+    run_simulation(config, tables, population, tmp_path, HERE)
 
     rows = read_metrics(tmp_path)
     assert [row["round"] for row in rows] == [1, 2]
@@ -542,8 +540,8 @@ def test_a_masked_run_pays_for_attempts_and_releases_and_tells_both_figures(
     rounds = {"cap": 2, "cohort_size": 3, "quorum": 3, "deadline_s": 10.0}
     config, tables = guarded(privacy=MASKED, rounds=rounds)
     with pytest.raises(RunKilledError):
-        run_simulation(config, tables, population, tmp_path, RunOptions(reporter=StopsAfter(1)))
-    run_simulation(config, tables, population, tmp_path, RunOptions())
+        run_simulation(config, tables, population, tmp_path, HERE._replace(reporter=StopsAfter(1)))
+    run_simulation(config, tables, population, tmp_path, HERE)
 
     released = MaskedRelease(noise_multiplier=9.0, adjacency="zero-out", honest_contributors=3)
     paid = ledger_events(opened(tmp_path), run_of(tmp_path))

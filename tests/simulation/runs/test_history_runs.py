@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from torch import Tensor
@@ -10,9 +10,11 @@ from torch import Tensor
 from server.closing.close import Closed, Closing, close_round
 from server.closing.summing import Contribution
 from simulation.config.simulation import SimulationConfig
+from simulation.figures.metrics import Figures
 from simulation.population.population import Population
 from simulation.rounds.federation import Federation
 from simulation.runs.runner import RunOptions, run_simulation
+from tests.simulation.here import HERE
 from tests.simulation.killed_runs import RunKilledError, StopsAfter
 from tests.simulation.runs.test_runner import (
     last_parameters,
@@ -27,34 +29,22 @@ BY_HISTORY = (
 )
 
 
-@pytest.mark.slow
-def test_a_run_that_looks_back_repeats_and_goes_on_after_a_kill(
-    configured: Configured, population: Population, tmp_path: Path
-) -> None:
-    config, tables = configured(*BY_HISTORY)
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    final = run_simulation(config, tables, population, whole, RunOptions())
+class WatchedRun(NamedTuple):
+    """A run that nothing disturbed, and what the rule was given in each of its rounds."""
 
-    for rounds in (1, 6):
-        with pytest.raises(RunKilledError):
-            options = RunOptions(reporter=StopsAfter(rounds))
-            run_simulation(config, tables, population, broken, options)
-    resumed = run_simulation(config, tables, population, broken, RunOptions())
-
-    assert resumed == final
-    assert last_parameters(broken) == last_parameters(whole)
-    assert without_times(broken) == without_times(whole)
-    # One of six attacks, in each of twelve rounds, and was seen at once.
-    assert (final["attacks_sent"], final["attackers_weight"]) == (12, 0.0)
+    folder: Path
+    final: Figures
+    started_from: list[list[float]]
+    looked_back_to: list[list[float] | None]
 
 
-@pytest.mark.slow
-def test_each_round_looks_back_to_the_model_of_nine_rounds_before_its_own(
+@pytest.fixture(scope="module")
+def whole(
+    one_thread_in_module: None,
     configured: Configured,
     population: Population,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    tmp_path_factory: pytest.TempPathFactory,
+) -> WatchedRun:
     config, tables = configured(*BY_HISTORY)
     started_from: list[list[float]] = []
     looked_back_to: list[list[float] | None] = []
@@ -65,23 +55,46 @@ def test_each_round_looks_back_to_the_model_of_nine_rounds_before_its_own(
         looked_back_to.append(None if earlier is None else earlier.tolist())
         return close_round(parameters, sent, closing)
 
-    monkeypatch.setattr("simulation.rounds.federation.close_round", watched)
-    run_simulation(config, tables, population, tmp_path, RunOptions())
-
-    assert looked_back_to[0] is None
-    assert looked_back_to[1:] == [started_from[max(0, number - 9)] for number in range(1, 12)]
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("simulation.rounds.federation.close_round", watched)
+        final = run_simulation(config, tables, population, folder, HERE)
+    return WatchedRun(folder, final, started_from, looked_back_to)
 
 
 @pytest.mark.slow
-def test_the_ten_newest_releases_are_kept(
-    configured: Configured, population: Population, tmp_path: Path
+def test_a_run_that_looks_back_repeats_and_goes_on_after_a_kill(
+    configured: Configured, population: Population, whole: WatchedRun, tmp_path: Path
 ) -> None:
     config, tables = configured(*BY_HISTORY)
 
-    final = run_simulation(config, tables, population, tmp_path, RunOptions())
+    for rounds in (1, 6):
+        with pytest.raises(RunKilledError):
+            options = HERE._replace(reporter=StopsAfter(rounds))
+            run_simulation(config, tables, population, tmp_path, options)
+    resumed = run_simulation(config, tables, population, tmp_path, RunOptions())
 
-    kept = {path.name for path in (tmp_path / "releases").iterdir() if path.name.isdigit()}
-    best = f"{int(final['model_round'] or 0):06d}"
+    assert resumed == whole.final
+    assert last_parameters(tmp_path) == last_parameters(whole.folder)
+    assert without_times(tmp_path) == without_times(whole.folder)
+    # One of six attacks, in each of twelve rounds, and was seen at once.
+    assert (whole.final["attacks_sent"], whole.final["attackers_weight"]) == (12, 0.0)
+
+
+@pytest.mark.slow
+def test_each_round_looks_back_to_the_model_of_nine_rounds_before_its_own(
+    whole: WatchedRun,
+) -> None:
+    assert whole.looked_back_to[0] is None
+    assert whole.looked_back_to[1:] == [
+        whole.started_from[max(0, number - 9)] for number in range(1, 12)
+    ]
+
+
+@pytest.mark.slow
+def test_the_ten_newest_releases_are_kept(whole: WatchedRun) -> None:
+    kept = {path.name for path in (whole.folder / "releases").iterdir() if path.name.isdigit()}
+    best = f"{int(whole.final['model_round'] or 0):06d}"
     assert kept == {f"{number:06d}" for number in range(3, 13)} | {best}
 
 

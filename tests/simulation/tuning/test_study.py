@@ -1,4 +1,5 @@
 import math
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -60,11 +61,30 @@ class StandIn(NamedTuple):
         bar.passed(measured.epsilon or 0.0, measured.perplexity)
 
 
+class Searched(NamedTuple):
+    """A search of one trial, and its folder."""
+
+    found: list[Measurement]
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def searched(
+    one_thread_in_module: None,
+    configured: Callable[..., tuple[SimulationConfig, dict[str, Any]]],
+    population: Population,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Searched:
+    folder = tmp_path_factory.mktemp("searched")
+    return Searched(measure(configured()[1], population, folder, 1), folder)
+
+
 @pytest.mark.slow
 def test_a_search_goes_on_where_it_stopped_and_repeats_nothing(
-    tables: dict[str, Any], population: Population, tmp_path: Path
+    tables: dict[str, Any], population: Population, searched: Searched, tmp_path: Path
 ) -> None:
-    first = measure(tables, population, tmp_path, 1)
+    first = searched.found
+    shutil.copytree(searched.folder, tmp_path, dirs_exist_ok=True)
     runs = sorted(path.name for path in (tmp_path / "runs").iterdir())
 
     again = measure(tables, population, tmp_path, 1)
@@ -76,12 +96,10 @@ def test_a_search_goes_on_where_it_stopped_and_repeats_nothing(
 
 
 @pytest.mark.slow
-def test_a_measurement_is_the_mean_over_its_seeds(
-    tables: dict[str, Any], population: Population, tmp_path: Path
-) -> None:
-    (one,) = measure(tables, population, tmp_path, 1)
+def test_a_measurement_is_the_mean_over_its_seeds(searched: Searched) -> None:
+    (one,) = searched.found
 
-    finals = [(tmp_path / "runs").glob(f"*/seed-{seed}/final.json") for seed in (1, 2)]
+    finals = [(searched.folder / "runs").glob(f"*/seed-{seed}/final.json") for seed in (1, 2)]
     assert [len(list(found)) for found in finals] == [1, 1]
     assert one.seeds == (1, 2)
     assert one.perplexity_spread > 0
@@ -133,12 +151,10 @@ def test_a_trial_that_was_cut_off_is_tried_again_first(
 
 @pytest.mark.slow
 def test_a_folder_with_another_search_is_refused(
-    tables: dict[str, Any], population: Population, tmp_path: Path
+    tables: dict[str, Any], population: Population, searched: Searched
 ) -> None:
-    measure(tables, population, tmp_path, 1)
-
     with pytest.raises(ValueError, match="a search over other settings"):
-        measure(tables, population, tmp_path, 2, "noise_multiplier=1..2")
+        measure(tables, population, searched.folder, 2, "noise_multiplier=1..2")
 
 
 def test_a_candidate_behind_a_better_one_at_no_larger_epsilon_is_hopeless() -> None:
@@ -168,7 +184,7 @@ def test_a_trial_that_cannot_be_worth_it_is_stopped_before_its_end(
     tables: dict[str, Any], population: Population, tmp_path: Path
 ) -> None:
     """Same epsilon, but one clipping norm lets nothing be learned."""
-    tables["training"] = {**tables["training"], "learning_rate": 5.0, "local_epochs": 10}
+    tables["training"] = {**tables["training"], "learning_rate": 5.0, "local_epochs": 3}
     searched = ("noise_multiplier=1", "server_step_size=1", "clipping_norm=10,0.00001")
     found = measure(tables, population, tmp_path, 6, *searched)
 
