@@ -115,5 +115,5 @@ def _leap() -> None:
         before = getattr(time, name)
         setattr(time, name, lambda before=before: before() + LEAP_S)
     for each in gc.get_objects():
-        if isinstance(each, PacedCall):
+        if type(each) is PacedCall:
             each.moved()

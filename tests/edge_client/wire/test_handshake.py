@@ -53,10 +53,10 @@ def parties(tmp_path_factory: pytest.TempPathFactory) -> Parties:
 async def listening(parties: Parties, identity: Identity) -> AsyncIterator[str]:
     grpc_server = grpc.aio.server()
     tls = ServerTls(identity, read_former(parties.folder / "ca"))
-    port = grpc_server.add_secure_port("localhost:0", tls.credentials(mutual=True))
+    port = grpc_server.add_secure_port("127.0.0.1:0", tls.credentials(mutual=True))
     await grpc_server.start()
     try:
-        yield f"localhost:{port}"
+        yield f"127.0.0.1:{port}"
     finally:
         await grpc_server.stop(None)
 
