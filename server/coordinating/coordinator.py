@@ -211,7 +211,9 @@ class Coordinator:
         renewal_s = self._renewal.wait_s
         timeout_s = min(left_s, renewal_s) if left_s is not None and left_s > 0 else renewal_s
         try:
-            await asyncio.wait_for(self._changed.wait(), timeout_s)
+            # `wait_for` would swallow a Ctrl-C that comes with a change, up to Python 3.11.
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
         except TimeoutError:
             return
 

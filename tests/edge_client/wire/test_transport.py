@@ -75,11 +75,11 @@ async def connected(
     wire_grpc.add_FederationServicer_to_server(breaking, server)
     keys = [(coordinator.tls_key_pem, coordinator.tls_certificate_pem)]
     credentials = grpc.ssl_server_credentials(keys, coordinator.authority_pem, True)
-    port = server.add_secure_port("localhost:0", credentials)
+    port = server.add_secure_port("127.0.0.1:0", credentials)
     await server.start()
     try:
         async with Transport(
-            f"localhost:{port}",
+            f"127.0.0.1:{port}",
             coordinator.authority,
             device.tls_key_pem,
             device.tls_certificate_pem,
