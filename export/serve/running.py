@@ -288,7 +288,9 @@ async def _following(folder: ServingFolder, desk: Desk) -> AsyncIterator[None]:
     async def follow() -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(hurry.wait(), _LOOK_EVERY_S)
+                # `wait_for` would swallow the end that comes with a SIGHUP, up to Python 3.11.
+                async with asyncio.timeout(_LOOK_EVERY_S):
+                    await hurry.wait()
             anyway = hurry.is_set()
             hurry.clear()
             await follower.look(anyway=anyway)

@@ -49,13 +49,13 @@ def test_masked_rounds_release_what_the_same_vectors_sum_to_without_masks(
     ]
 
 
-def test_four_real_devices_end_in_the_model_of_rounds_without_masks(
+def test_eight_real_devices_end_in_the_model_of_rounds_without_masks(
     masked_federation: MakeMasked, tmp_path: Path
 ) -> None:
-    federation = masked_federation(cap=2, cohort=4, quorum=4)
+    federation = masked_federation(cap=2, cohort=8, quorum=8)
     federation.helper.start()
     federation.start()
-    devices = real_devices(federation, tmp_path, 4)
+    devices = real_devices(federation, tmp_path, 8)
     try:
         for device in devices:
             device.start()
@@ -69,9 +69,9 @@ def test_four_real_devices_end_in_the_model_of_rounds_without_masks(
     first, second = simulated_models(without_masks(federation), texts, rounds=2)
     started = initial_parameters(federation.config.model, federation.config.seed)
     released = [torch.tensor(released_model(federation, number)) for number in (1, 2)]
-    # The noise of a mean of four: z S / 4 with S = C sqrt(1 + 0.1), and 7 of it on 1,800 elements
+    # The noise of a mean of eight: z S / 8 with S = C sqrt(1 + 0.1), and 7 of it on 1,800 elements
     # has a chance of 1e-8.
-    noise = 1e-3 * math.sqrt(1.1) / 4
+    noise = 1e-3 * math.sqrt(1.1) / 8
     assert float((released[0] - first).abs().max()) < 7 * noise
     # The noise of the first round changes the training of the second as little.
     assert float((released[1] - second).norm()) < 0.01 * float((second - started).norm())

@@ -125,7 +125,7 @@ def test_two_accountants_agree_on_both_figures() -> None:
         max_size=6,
     ).filter(lambda events: len({isinstance(event, LocalRelease) for event in events}) < 2)
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_coordinators_epsilon_is_never_below_the_readers(events: list[PrivacyEvent]) -> None:
     # As in a run: no release without its attempt.
     paid = [one for event in events for one in ([ATTEMPT] if event is RELEASE else []) + [event]]

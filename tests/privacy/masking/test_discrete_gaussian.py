@@ -54,7 +54,7 @@ def test_a_tail_that_begins_early_has_the_same_probabilities(
     monkeypatch.setattr(discrete_gaussian, "_TAIL_STDS", 2)
     discrete_gaussian._strips.cache_clear()
 
-    noise = drawn(10_000, std)
+    noise = drawn(20_000, std)
 
     discrete_gaussian._strips.cache_clear()
     statistic, freedom = chi_square(noise, std)

@@ -266,4 +266,4 @@ class RoundsUnderAnyOrder(RuleBasedStateMachine):
 
 
 TestRoundsUnderAnyOrder = RoundsUnderAnyOrder.TestCase
-TestRoundsUnderAnyOrder.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestRoundsUnderAnyOrder.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
