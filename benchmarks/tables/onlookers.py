@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from benchmarks.tables.definition import TableDefinition
@@ -104,6 +105,7 @@ def _epsilons(plan: Plan) -> Iterator[str]:
         )
 
 
+@cache
 def _promise(plan: Plan, mode: Mode, multiplier: float, rounds: int) -> Promise:
     deployment = Deployment(
         population_size=plan.population_size,

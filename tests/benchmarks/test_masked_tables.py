@@ -2,18 +2,15 @@
 
 import re
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from benchmarks import masked_tables
-from benchmarks.tables import onlookers
 from benchmarks.tables.masked import MASKED, MEAN, NO_NOISE, PLANS, SUMS, row_name
 from benchmarks.tables.onlookers import write_masked
 from benchmarks.tables.records import RunRecord
 from benchmarks.tables.report import figures_of
-from simulation.tuning.candidate import promise_of
 
 SMS, STRENGTHS, COHORT = (
     PLANS[name] for name in ("masked-sms", "masked-sms-strengths", "masked-cohort")
@@ -99,8 +96,6 @@ def test_the_quick_form_trains_with_noise_in_every_place(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     short = ["--workers", "1", "--rounds", "1"]
-    # The page is written after each run, with the same promises.
-    monkeypatch.setattr(onlookers, "promise_of", cache(promise_of))
     monkeypatch.setattr(sys, "argv", ["masked_tables", "--quick", *short])
 
     masked_tables.main()

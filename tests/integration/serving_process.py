@@ -9,14 +9,16 @@ import time
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from server.config.federation import read_config
 from server.config.listen import ListenSettings
+from server.devices.paced_call import PacedCall
 from server.records.failpoints import Failpoints
 from server.records.folder import ServerFolder
 from tests.forking import CONTEXT
 
+Part = TypeVar("Part")
 START_TIMEOUT_S = 60.0
 PATIENT_S = 40.0
 LEAP_S = 600.0
@@ -109,11 +111,13 @@ def _leap() -> None:
 
     A call that is under way lost no time by it.
     """
-    from server.devices.paced_call import PacedCall
-
     for name in ("monotonic", "time"):
         before = getattr(time, name)
         setattr(time, name, lambda before=before: before() + LEAP_S)
-    for each in gc.get_objects():
-        if type(each) is PacedCall:
-            each.moved()
+    for call in living(PacedCall):
+        call.moved()
+
+
+def living(kind: type[Part]) -> list[Part]:
+    """Return what lives of a kind in this process, whose parts nobody hands out."""
+    return [each for each in gc.get_objects() if type(each) is kind]

@@ -1,7 +1,6 @@
 """Ctrl-C ends a coordinator whatever else happens in that moment."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -13,6 +12,7 @@ from server.config.federation import read_config
 from server.records.folder import ServerFolder
 from tests.forking import CONTEXT
 from tests.integration.conftest import Make
+from tests.integration.serving_process import living
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def _serve(root: Path, turns: int) -> None:
     from server.operating.running import Ports, serve
 
     def change() -> None:
-        [coordinator] = (each for each in gc.get_objects() if type(each) is Coordinator)
+        [coordinator] = living(Coordinator)
         coordinator.resume()
         interrupt_after(turns)
 
