@@ -76,10 +76,10 @@ def gains_from_bfloat16(device: torch.device) -> bool:
     """Tell whether the device multiplies bfloat16 matrices faster than float32 ones."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return bool(
-        torch.cpu._is_avx512_bf16_supported()  # no public name tells this before training
-        or torch.cpu._is_amx_tile_supported()
-    )
+    has = torch.cpu.get_capabilities()
+    # Without AMX, Intel takes as long for bfloat16 products as for float32 ones, rounding aside.
+    pays_alone = "Intel" not in has.get("cpu_name", "")
+    return bool(has.get("amx_bf16") or (has.get("avx512_bf16") and pays_alone))
 
 
 def _product_error() -> float:

@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from edge_client.descent import compute
-from edge_client.descent.compute import ComputeError, prepare_compute, resolve_device
+from edge_client.descent.compute import (
+    ComputeError,
+    gains_from_bfloat16,
+    prepare_compute,
+    resolve_device,
+)
 from models.settings.character import CharTransformerSettings
 from models.settings.image import ConvNetSettings, VitSettings
 from models.settings.model import GruLmSettings, ModelSettings, TransformerLmSettings
@@ -81,3 +86,22 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_no_threads_are_refused() -> None:
     with pytest.raises(ValueError, match="threads must be >= 1, got 0"):
         prepare_compute("cpu", threads=0)
+
+
+@pytest.mark.parametrize(
+    ("found", "gains"),
+    [
+        ({"cpu_name": "Intel Xeon", "amx_bf16": True, "avx512_bf16": True}, True),
+        # Intel's products of two bfloat16 at a time come half as often as float32's.
+        ({"cpu_name": "Intel Xeon", "amx_bf16": False, "avx512_bf16": True}, False),
+        ({"cpu_name": "AMD EPYC", "avx512_bf16": True}, True),
+        ({"cpu_name": "AMD EPYC", "avx512_bf16": False}, False),
+        ({"architecture": "aarch64"}, False),
+    ],
+)
+def test_bfloat16_is_for_processors_that_multiply_it_faster(
+    found: dict[str, object], gains: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: found)
+
+    assert gains_from_bfloat16(torch.device("cpu")) is gains
