@@ -13,7 +13,9 @@ from export.runtime.word_index import WordIndex
 from export.runtime.word_tree import WordTree
 from models.text.vocabulary import NEVER_SUGGESTED, Vocabulary
 
-CACHE_SHARE = 0.15
+CACHE_SHARE = 0.25
+HALF_SHARE_WORDS = 400
+"""A person who typed so many words has half of the share: a few words tell little of the next."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class PersonalRanking:
 
         Args:
             cache: The person's own words, read at every call.
-            cache_share: l of the mixture, in [0, 1): how much the person's own words count.
+            cache_share: What l of the mixture comes to with many words, in [0, 1): how much the
+                person's own words count.
             blocked: Words, lower-case, that are never suggested, whoever typed them.
 
         Raises:
@@ -111,16 +114,22 @@ class PersonalRanking:
             return Scores(reading.distribution, {}, self._own.tree)
         if self._own.changes != self.cache.changes:
             self._own = self._own_words()
-        mixed = (1 - self._share) * np.exp(reading.distribution.astype(np.float64))
-        np.add.at(mixed, self._own.rows, self._share * self._own.shares)
+        share = self._share_now
+        mixed = (1 - share) * np.exp(reading.distribution.astype(np.float64))
+        np.add.at(mixed, self._own.rows, share * self._own.shares)
         with np.errstate(divide="ignore"):  # a word of probability 0 is ranked last
             rows = np.log(mixed)
-        own = {word: self._share * own for word, own in self._own.new.items()}
+        own = {word: share * own for word, own in self._own.new.items()}
         return Scores(rows, own, self._own.tree)
 
     def own_share(self, word: str) -> float:
         """Return l p_cache of a word, in [0, 1)."""
-        return self._share * self.cache.share(word)
+        return self._share_now * self.cache.share(word)
+
+    @property
+    def _share_now(self) -> float:
+        typed = self.cache.amount
+        return self._share * typed / (typed + HALF_SHARE_WORDS)
 
     def _rank_mixed(self, reading: Reading, count: int) -> list[Suggestion]:
         found = self.scores(reading)

@@ -99,7 +99,7 @@ class Keyboard:
         Args:
             languages: BCP 47 tags of the word list, as in the bundle's manifest.
             cache: The person's own words, shared by all their text fields.
-            cache_share: How much they count, in [0, 1).
+            cache_share: How much they count once there are many, in [0, 1).
             blocked: Words, lower-case, that are never suggested and never learnt; absent, those of
                 the languages' shipped lists (`export.blocked`), and ``()`` for none.
             index: Index of the vocabulary, which many texts can share; made if absent.

@@ -51,12 +51,14 @@ class PublicText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     Attributes:
         name: Data set.
         times: How often an epoch reads it.
+        early: Whether only the first half of the epochs did.
         token_count: Words and ends of sentences.
         unknown_words: Share of its words that the word list does not have.
     """
 
     name: str
     times: int
+    early: bool = False
     token_count: int
     unknown_words: float
 

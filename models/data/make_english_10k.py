@@ -1,7 +1,8 @@
 """Make ``english-10k.txt`` from sources whose licences allow it; README.md beside it lists them.
 
-    python -P models/data/make_english_10k.py --irc messages.jsonl.gz --plays roles.jsonl.gz
-    --readings metadata.csv --scowl /usr/share/dict/scowl --out models/data/english-10k.txt
+    python -P models/data/make_english_10k.py --irc messages.jsonl.gz --comments train.tsv
+    --plays roles.jsonl.gz --readings metadata.csv --scowl /usr/share/dict/scowl
+    --out models/data/english-10k.txt
 
 The same sources always give the same list. ``--measure FILE`` prints which share of another text's
 words the list has; such a text has no influence on the list.
@@ -23,12 +24,12 @@ from typing import Any
 from models.text.vocabulary import SHIPPED_SIZE, Vocabulary
 from models.text.words import EOS_WORD, UNK_WORD, tokenise
 
-# Chat is nearest to a keyboard. The other sources show that a word is alive, not how often it is
-# typed, so they add at most this to its relative frequency in chat.
-_MOST_FROM_AFAR = 2e-5
+# Chat and comments are nearest to a keyboard. The other sources show that a word is alive, not how
+# often it is typed, so they add at most this to its relative frequency there.
+_MOST_FROM_AFAR = 5e-6
 # A word in SCOWL's smallest lists is common whether or not our sources have it; these are the
 # relative frequencies it gets on top.
-_COMMON = {10: 2e-5, 20: 1e-5, 35: 1e-6, 40: 0.0, 50: 0.0}
+_COMMON = {10: 5e-6, 20: 2e-6, 35: 1e-7, 40: 0.0, 50: 0.0}
 _SPELLINGS = ("english", "american", "british")
 # One spammer must not make a word frequent.
 _MOST_PER_NICKNAME = 20
@@ -36,12 +37,18 @@ _MOST_PER_NICKNAME = 20
 _LEAST_NICKNAMES = 5
 # What no word list knows must be common slang, and what is also a name must be said by many who
 # cannot all mean the same person.
-_LEAST_NICKNAMES_UNLISTED = 25
+_LEAST_NICKNAMES_UNLISTED = 10
 _LEAST_NICKNAMES_NAMED = 120
+# Comments name no author, and nearly all of them have one of their own; most names are masked.
+_LEAST_COMMENTS = 3
+_LEAST_COMMENTS_UNLISTED = 8
+_LEAST_COMMENTS_NAMED = 60
+_MASK = re.compile(r"\[[A-Z]+\]")
 # People may type these; a keyboard does not suggest them.
 _NEVER_SUGGESTED = re.compile(
     r".*(fuck|shit|cunt|bitch|nigg|fagg|whore|slut|retard|bastard|rapist|dildo|wank).*"
-    r"|(ass|asses|asshole|dick|dicks|cock|cocks|cum|fag|fags|kike|spic|chink|tits|porn|rape[sd]?)"
+    r"|(ass|asses|asshole|dick|dicks|cock|cocks|cum|cumming|fag|fags|kike|spic|chink|tits|porn)"
+    r"|(anal|boner|homo|incest|orgasm|rape[sd]?|raping)"
 )
 _BOT_NAME = re.compile(r"(l?ubot+u?|floodbot|chanserv|nickserv)\d*", re.IGNORECASE)
 _ADDRESSEE = re.compile(r"\s*(\S+?)[:,]\s*")
@@ -56,8 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         "readings": count(_readings(options.readings)),
         "manual": count(topics.values()),
     }
-    chat = allowed_chat(count_chat(read_json_lines(options.irc)), listed, names)
-    scores = score(chat, afar, listed)
+    typed = {
+        "chat": allowed_chat(count_chat(read_json_lines(options.irc)), listed, names),
+        "comments": allowed_comments(_comments(options.comments), listed, names),
+    }
+    scores = score(typed, afar, listed)
     ranked = sorted(scores, key=lambda word: (-scores[word], word))
     vocabulary = Vocabulary((UNK_WORD, EOS_WORD, *ranked[: SHIPPED_SIZE - 2]))
     options.out.write_bytes(vocabulary.to_bytes())
@@ -124,13 +134,34 @@ def allowed_chat(
     return counts
 
 
+def allowed_comments(
+    comments: Iterable[str], listed: dict[str, int], names: set[str]
+) -> Counter[str]:
+    """Return in how many comments each word stands that stands in enough and names nobody."""
+    counts = Counter(word for comment in comments for word in set(tokenise(comment)))
+
+    def least(word: str) -> int:
+        if word in listed:
+            return _LEAST_COMMENTS
+        is_name = word in names or word.removesuffix("'s") in names
+        return _LEAST_COMMENTS_NAMED if is_name else _LEAST_COMMENTS_UNLISTED
+
+    return Counter({word: number for word, number in counts.items() if number >= least(word)})
+
+
 def score(
-    chat: Counter[str], afar: dict[str, Counter[str]], listed: dict[str, int]
+    typed: dict[str, Counter[str]], afar: dict[str, Counter[str]], listed: dict[str, int]
 ) -> dict[str, float]:
-    """Return the relative frequency of every word that may enter the list."""
+    """Return the relative frequency of every word that may enter the list.
+
+    Args:
+        typed: Counts of what people type; each text weighs as much as another.
+        afar: Counts of other texts.
+    """
     scores: defaultdict[str, float] = defaultdict(float)
-    for word, number in chat.items():
-        scores[word] = number / chat.total()
+    for counter in typed.values():
+        for word, number in counter.items():
+            scores[word] += number / counter.total() / len(typed)
     for word, size in listed.items():
         # SCOWL lists a possessive for every noun; only those that people type are worth a row.
         if not word.endswith("'s"):
@@ -169,6 +200,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Make the word list that ships with sotto.")
     for name, what in (
         ("irc", "messages.jsonl.gz of the #ubuntu chat; only its train split is read"),
+        ("comments", "train.tsv of GoEmotions"),
         ("plays", "roles.jsonl.gz of Shakespeare's plays"),
         ("readings", "metadata.csv of LJ Speech"),
         ("scowl", "folder of SCOWL's lists (Debian: /usr/share/dict/scowl)"),
@@ -192,6 +224,12 @@ def _scowl_words(path: Path) -> list[str]:
 def _scowl_names(folder: Path, kind: str) -> set[str]:
     paths = sorted(folder.glob(f"english-{kind}.[1-6]?"))
     return {name.lower() for path in paths for name in _scowl_words(path)}
+
+
+def _comments(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            yield _MASK.sub(f" {UNK_WORD} ", line.split("\t", 1)[0])
 
 
 def _play_lines(path: Path) -> Iterator[str]:

@@ -108,7 +108,7 @@ class ModelShelf:
         """Load the newest release, or make the first one; blocks.
 
         Raises:
-            ReleaseError: If the files of the release are gone or damaged.
+            ReleaseError: If its files are gone or damaged, or its word list is another one.
             MethodStateError: If its personalisation state is not one of the settings' method.
             OSError: If the disk is full.
         """
@@ -117,6 +117,7 @@ class ModelShelf:
             self._model = self._release_initial()
             return
         stored = self._releases.read(last.round_number)
+        stored.check_words(self._vocabulary)
         stage = stored.plan.growth_stage
         if stage is not None:
             self._method.begin_at(method_state_of(self._config, stage))

@@ -79,6 +79,28 @@ class StoredRelease:
     parameters: FlatVector
     personalisation: bytes | None = None
 
+    def check_words(self, vocabulary: Vocabulary | None) -> None:
+        """Refuse to go on with other words: rows would stand for others without a sign of it.
+
+        Raises:
+            ReleaseError: If ``vocabulary`` is not the release's.
+        """
+        if vocabulary == self.vocabulary:
+            return
+        found, wanted = (
+            "none" if words is None else f"one of {len(words)} words with digest {_short(words)}"
+            for words in (self.vocabulary, vocabulary)
+        )
+        raise ReleaseError(
+            f"the word list must be that of the run's newest release, {found}; the settings name "
+            f"{wanted}. Its file or, with a new version, sotto's own list was changed: put it back,"
+            " or copy the release's vocabulary.txt and name the copy as [vocabulary] path"
+        )
+
+
+def _short(words: Vocabulary) -> str:
+    return words.sha256.hex()[:12]
+
 
 class ReleaseFolder:
     """Every release of one run; the folder is made, owner-only, if missing."""

@@ -20,6 +20,7 @@ from models.plan.release_record import ReleaseError
 from models.settings.growth import growth_rounds
 from models.tasks.keystrokes import KeystrokeCounts
 from models.tasks.metrics import Counts
+from models.text.vocabulary import Vocabulary
 from privacy.foundation.atomic_files import READABLE, write_atomically
 from server.aggregation.noised_sums import weights_of_figures
 from server.releases.files import NewRelease, ReleaseFolder, StoredRelease
@@ -125,14 +126,21 @@ class RunFolder:
         self.states.rewind(round_number)
         self.optimisers.rewind(round_number)
 
-    def newest(self) -> StoredRelease | None:
-        """Return the release to go on from, or None at the start.
+    def newest(self, vocabulary: Vocabulary | None) -> StoredRelease | None:
+        """Return the release to go on from with these words, or None at the start.
 
         Raises:
-            CheckpointError: If it is missing or damaged.
+            CheckpointError: If it is missing or damaged, or of other words.
         """
-        newest = self.releases.pointed("latest")
-        return None if newest is None else self.read(newest)
+        number = self.releases.pointed("latest")
+        if number is None:
+            return None
+        newest = self.read(number)
+        try:
+            newest.check_words(vocabulary)
+        except ReleaseError as error:
+            raise CheckpointError(f"{self.folder} cannot be gone on with: {error}") from None
+        return newest
 
     def read(self, round_number: int) -> StoredRelease:
         """Return the release of a round.

@@ -215,9 +215,9 @@ class _Run:
 
     def _complete(self, metrics: MetricsWriter) -> None:
         """Write the line of a recorded round, if the run was killed before it."""
-        newest = self._folder.newest() if self._guarded is not None else None
+        newest = self._folder.newest(self._population.vocabulary)
         written = max((round_of(row) for row in read_metrics(self._folder.folder)), default=0)
-        if newest is not None and newest.record.round > written:
+        if self._guarded and newest is not None and newest.record.round > written:
             metrics.write(newest.record.metrics)
 
     def _run_round(self) -> dict[str, Value] | None:
@@ -240,7 +240,7 @@ class _Run:
     def _at_last_checkpoint(self) -> Federation:
         if self._guarded is not None:
             self._guarded.recover(self._folder.releases)
-        newest = self._folder.newest()
+        newest = self._folder.newest(self._population.vocabulary)
         self._folder.rewind(0 if newest is None else newest.record.round)
         federation = Federation(
             self._config,

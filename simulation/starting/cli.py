@@ -13,8 +13,8 @@ examples:
   a start in German, from a folder of text files:
     sotto-simulate start --language de --text texts --out german --pack german.sotto
   the English start that ships with sotto, measured on messages it never saw:
-    sotto-simulate start --text reddit=DATA:3 --text irc=DATA --text wikitext2=DATA \\
-      --measure sms=DATA --out english --pack english-start.sotto
+    sotto-simulate start --text reddit=DATA:3 --text irc=DATA:2 --early wikitext2=DATA \\
+      --epochs 6 --measure sms=DATA --out english --pack english-start.sotto
 """
 
 VOICE_START_EXAMPLES = """\
@@ -32,6 +32,8 @@ class StartAsked(Printed, frozen=True, kw_only=True):
     Attributes:
         text: Public text to learn from, a folder of text files or a data set by its name, and how
             often an epoch reads it; may be repeated. What the set holds out is not learnt from.
+        early: As --text, of a text that the first half of the epochs reads alone: how the language
+            is written elsewhere, before how people type; may be repeated.
         measure: Data set whose held-out text the start is measured on; may be repeated.
         language: Language of the text, as de or pt-BR; several have commas between.
         words: Word list, one a line with <unk> and <eos> first (default: the language's, as
@@ -45,6 +47,9 @@ class StartAsked(Printed, frozen=True, kw_only=True):
     """
 
     text: Annotated[list[str], Flag("FOLDER|NAME=PATH[:TIMES]")]
+    early: Annotated[list[str], Flag("FOLDER|NAME=PATH[:TIMES]")] = msgspec.field(
+        default_factory=list
+    )
     measure: Annotated[list[str], Flag("NAME=PATH")] = msgspec.field(default_factory=list)
     language: str = "en"
     words: Annotated[Path | None, Flag("FILE")] = None
@@ -62,7 +67,10 @@ def start(asked: StartAsked) -> int:
     from simulation.starting.texts import parse_text
 
     request = Request(
-        texts=tuple(map(parse_text, asked.text)),
+        texts=(
+            *map(parse_text, asked.text),
+            *(parse_text(text)._replace(is_early=True) for text in asked.early),
+        ),
         measured=tuple(map(parse_text, asked.measure)),
         language=asked.language,
         words=asked.words,

@@ -106,7 +106,7 @@ def learn_start(request: Request) -> Outcome:
     )
     tell(
         f"{text.name}: {text.token_count:,} tokens, {text.unknown_words:.1%} of its words unknown, "
-        f"read {text.times} times an epoch"
+        f"read {text.times} times an epoch{' of the first half' if text.early else ''}"
         for text in corpus.facts
     )
     with StepsBar(step_count(recipe, corpus)) as bar:

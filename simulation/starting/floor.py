@@ -24,7 +24,7 @@ def bigram_figures(
     """
     if not measured:
         return {}
-    pieces = [piece.numpy() for piece in corpus.pieces]
+    pieces = [piece.numpy() for piece in (*corpus.pieces, *corpus.early)]
     others = [piece for place, piece in enumerate(pieces) if place % _FITTED_PIECE]
     # A text of one piece has no other to be fitted on.
     bigram = InterpolatedBigram(others or pieces, pieces[::_FITTED_PIECE], vocabulary_size)

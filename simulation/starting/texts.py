@@ -28,11 +28,12 @@ _PARTED_END = re.compile(r" '(s|t|re|ve|ll|d|m)\b")
 
 
 class NamedText(NamedTuple):
-    """A data set, where it lies, and how often an epoch reads it."""
+    """A data set, where it lies, and how often an epoch reads it; early ones only at first."""
 
     name: str
     path: Path
     times: int = 1
+    is_early: bool = False
 
 
 class Corpus(NamedTuple):
@@ -42,21 +43,26 @@ class Corpus(NamedTuple):
         pieces: Rows of neighbouring sentences, int64, once for each time that an epoch reads them.
         facts: What each text came to.
         sha256: Hex digest of all rows in their order.
+        early: As ``pieces``, of texts that the first half of the epochs reads alone.
     """
 
     pieces: tuple[Tensor, ...]
     facts: tuple[PublicText, ...]
     sha256: str
+    early: tuple[Tensor, ...] = ()
 
-    @property
-    def token_count(self) -> int:
-        """Return the tokens of an epoch."""
-        return sum(map(len, self.pieces))
+    def token_count(self, epoch: int, epochs: int) -> int:
+        """Return the tokens of one of some epochs, from 0."""
+        return sum(map(len, self._read_in(epoch, epochs)))
 
-    def shuffled(self, generator: torch.Generator) -> Tensor:
-        """Return an epoch's text as one stream, int64, shape ``(tokens,)``."""
-        order = torch.randperm(len(self.pieces), generator=generator).tolist()
-        return torch.cat([self.pieces[number] for number in order])
+    def shuffled(self, epoch: int, epochs: int, generator: torch.Generator) -> Tensor:
+        """Return the text of one of some epochs as one stream, int64, shape ``(tokens,)``."""
+        pieces = self._read_in(epoch, epochs)
+        order = torch.randperm(len(pieces), generator=generator).tolist()
+        return torch.cat([pieces[place] for place in order])
+
+    def _read_in(self, epoch: int, epochs: int) -> tuple[Tensor, ...]:
+        return self.pieces + self.early if 2 * epoch < epochs else self.pieces
 
 
 class NamedRecordings(NamedTuple):
@@ -104,7 +110,8 @@ def read_corpus(texts: Sequence[NamedText], vocabulary: Vocabulary) -> Corpus:
         DatasetError: If a text cannot be loaded.
         ValueError: If a text has no word of the list.
     """
-    pieces: list[Tensor] = []
+    late: list[Tensor] = []
+    early: list[Tensor] = []
     facts: list[PublicText] = []
     digest = hashlib.sha256()
     for text in texts:
@@ -120,16 +127,17 @@ def read_corpus(texts: Sequence[NamedText], vocabulary: Vocabulary) -> Corpus:
                 f"unknown; its letters are {letters_told(typed)}; is it of this language?"
             )
         digest.update(rows.numpy().astype("<i8").tobytes())
-        pieces += own * text.times
+        (early if text.is_early else late).extend(own * text.times)
         facts.append(
             PublicText(
                 name=text.name,
                 times=text.times,
+                early=text.is_early,
                 token_count=len(rows),
                 unknown_words=unknown_count / word_count,
             )
         )
-    return Corpus(tuple(pieces), tuple(facts), digest.hexdigest())
+    return Corpus(tuple(late), tuple(facts), digest.hexdigest(), tuple(early))
 
 
 def held_out(text: NamedText, vocabulary: Vocabulary) -> list[Tensor]:

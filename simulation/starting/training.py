@@ -12,7 +12,7 @@ References:
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from simulation.starting.texts import Corpus
 TRAINING = TrainingSettings(
     optimiser="adam",
     learning_rate=3e-3,
-    weight_decay=0.01,
+    weight_decay=0.1,
     gradient_clipping_norm=1.0,
     batch_size=64,
     bptt_steps=32,
@@ -49,7 +49,7 @@ CHECKPOINT_STEPS = 100
 """Steps between two checkpoints: half a minute of one core at the shipped start's size."""
 
 _DRAW = 1024
-_DROPOUT = 0.1
+_DROPOUT = 0.3
 _BETAS = (0.9, 0.99)
 _RISING_STEPS = 200
 _LEAST_RATE = 1e-5
@@ -84,7 +84,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def step_count(recipe: Recipe, corpus: Corpus) -> int:
     """Return the steps of the whole training; an epoch's last window may be a short one."""
-    return recipe.epochs * _epoch_steps(corpus.token_count)
+    return sum(_steps_by_epoch(recipe, corpus))
 
 
 def learn(
@@ -101,8 +101,9 @@ def learn(
         ValueError: If there is too little text.
         OSError: If the disk is full.
     """
-    if corpus.token_count < LEAST_TOKENS:
-        raise ValueError(f"text must have at least {LEAST_TOKENS} tokens, got {corpus.token_count}")
+    least = corpus.token_count(recipe.epochs - 1, recipe.epochs)
+    if least < LEAST_TOKENS:
+        raise ValueError(f"text must have at least {LEAST_TOKENS} tokens, got {least}")
     training = _Training(recipe, corpus, device)
     if checkpoint.exists():
         training.restore(checkpoint)
@@ -116,7 +117,7 @@ class _Training:
     def __init__(self, recipe: Recipe, corpus: Corpus, device: str) -> None:
         self._recipe = recipe
         self._corpus = corpus
-        self._per_epoch = _epoch_steps(corpus.token_count)
+        self._total = step_count(recipe, corpus)
         settings = msgspec.structs.replace(recipe.model, dropout=_DROPOUT)
         self._device = prepare_compute(device, threads=1, model=settings)
         # A graphics processor waits for the recurrence, whatever the products' type.
@@ -137,22 +138,22 @@ class _Training:
         self._carried: Tensor | None = None
 
     def finish(self, checkpoint: Path, on_step: OnStep) -> None:
-        total = self._recipe.epochs * self._per_epoch
-        task = NextWord()
-        while self._done < total:
-            epoch, passed = divmod(self._done, self._per_epoch)
+        for window in islice(self._windows(), self._done, None):
+            self.network.train()
+            with torch.autocast("cpu", torch.bfloat16, enabled=self._in_bfloat16):
+                loss = self._loss(window)
+            self._step(loss)
+            if self._done % CHECKPOINT_STEPS == 0 or self._done == self._total:
+                self._keep(checkpoint)
+            on_step(self._done, float(loss.detach()))
+
+    def _windows(self) -> Iterator[Window]:
+        """Yield the windows of all epochs; texts that are passed over cost no training."""
+        epochs = self._recipe.epochs
+        for epoch in range(epochs):
             generator = self._generator(epoch + 1, "data")
-            windows = task.batches(
-                self._corpus.shuffled(generator), TRAINING, self.network, generator
-            )
-            for window in islice(windows, passed, None):
-                self.network.train()
-                with torch.autocast("cpu", torch.bfloat16, enabled=self._in_bfloat16):
-                    loss = self._loss(window)
-                self._step(loss, total)
-                if self._done % CHECKPOINT_STEPS == 0 or self._done == total:
-                    self._keep(checkpoint)
-                on_step(self._done, float(loss.detach()))
+            text = self._corpus.shuffled(epoch, epochs, generator)
+            yield from NextWord().batches(text, TRAINING, self.network, generator)
 
     def restore(self, checkpoint: Path) -> None:
         with kept(checkpoint) as parts:
@@ -178,9 +179,9 @@ class _Training:
             generator=self._generator(self._done + 1, "draw"),
         )
 
-    def _step(self, loss: Tensor, total: int) -> None:
+    def _step(self, loss: Tensor) -> None:
         for group in self._optimiser.param_groups:
-            group["lr"] = _rate(self._done, total)
+            group["lr"] = _rate(self._done, self._total)
         self._optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # untyped in torch
         torch.nn.utils.clip_grad_norm_(
@@ -206,8 +207,14 @@ class _Training:
         return torch.Generator(device or "cpu").manual_seed(seed)
 
 
+def _steps_by_epoch(recipe: Recipe, corpus: Corpus) -> list[int]:
+    """Return the windows of every pass, as ``training_windows`` cuts them."""
+    return [
+        _epoch_steps(corpus.token_count(epoch, recipe.epochs)) for epoch in range(recipe.epochs)
+    ]
+
+
 def _epoch_steps(tokens: int) -> int:
-    """Return the windows of a pass, as ``training_windows`` cuts them."""
     longest_piece = -(-tokens // min(TRAINING.batch_size, tokens // 2))
     return -(-longest_piece // TRAINING.bptt_steps)
 

@@ -2,6 +2,8 @@
 
 import json
 import sqlite3
+import subprocess
+import sys
 import tarfile
 from contextlib import closing
 from pathlib import Path
@@ -37,6 +39,17 @@ def test_a_coordinator_knows_its_rounds_and_devices(
 
     assert sorted(each["round_number"] for each in rounds) == [1, 2]
     assert status["enrolled_clients"] == 3
+
+
+def test_a_coordinator_whose_words_were_changed_since_does_not_serve(earlier: Path) -> None:
+    # sotto's own list had other words then: a round would train rows as other words.
+    command = [sys.executable, "-m", "server.cli", "run", str(earlier / "coordinator")]
+
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+    assert run.returncode == 1
+    assert "the word list must be that of the run's newest release, one of 100 words" in run.stderr
+    assert "copy the release's vocabulary.txt and name the copy as [vocabulary] path" in run.stderr
 
 
 def test_the_ledger_of_then_is_held_against_its_newest_release(
@@ -97,7 +110,25 @@ def test_a_release_of_a_finished_run_is_exported_as_it_was(earlier: Path) -> Non
     assert export(["verify", str(out)]) == 0
 
 
-def test_a_run_that_was_killed_goes_on_where_it_stood(earlier: Path) -> None:
+def test_a_run_of_words_that_were_changed_since_is_not_gone_on_with(
+    earlier: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ["run", str(earlier / "run.toml"), "--data", str(earlier / "texts"), "--seed", "1"]
+    lines = (earlier / "run/metrics.jsonl").read_text()
+
+    # sotto's own list had other words then.
+    assert simulate([*run, "--out", str(earlier / "run")]) == 1
+
+    told = capsys.readouterr().err
+    assert "the word list must be that of the run's newest release, one of 100 words" in told
+    assert (earlier / "run/metrics.jsonl").read_text() == lines
+
+
+def test_a_run_that_was_killed_goes_on_where_it_stood(
+    earlier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = read_release(earlier / "run/releases/latest").vocabulary
+    monkeypatch.setattr("server.config.word_list.shipped_vocabulary", lambda size: words)
     run = ["run", str(earlier / "run.toml"), "--data", str(earlier / "texts"), "--seed", "1"]
     lines = (earlier / "run/metrics.jsonl").read_text().splitlines()
 

@@ -17,7 +17,7 @@ from models.settings.personalisation import AdaptedSettings
 from tests.edge_client.personalisation.tiny_client import hits, train
 from tests.edge_client.training_plan import MODEL, make_plan
 
-OLDER, NEWEST = 40, 10
+OLDER, NEWEST = 256, 64
 
 
 def test_a_device_keeps_the_epoch_that_does_best_on_its_newest_text() -> None:
@@ -51,7 +51,9 @@ def test_a_device_whose_own_model_does_worse_keeps_everyones() -> None:
 
 
 def test_a_device_with_too_little_text_keeps_everyones() -> None:
-    learnt, _ = train(AdaptedHalf(AdaptedSettings()), examples=[4.0] * 45, learning_rate=0.1)
+    learnt, _ = train(
+        AdaptedHalf(AdaptedSettings()), examples=[4.0] * (OLDER + NEWEST - 5), learning_rate=0.1
+    )
 
     assert comparison_of(learnt.extras) == Comparison()
     assert "for want of data" in comparison_of(learnt.extras).in_words()
@@ -77,7 +79,7 @@ def test_nobody_adapts_before_the_first_round_that_says_so() -> None:
 def test_a_model_that_diverges_is_not_kept() -> None:
     half = AdaptedHalf(AdaptedSettings(learning_rate=1e38))
 
-    learnt, _ = train(half, examples=[4.0] * 50, learning_rate=0.1)
+    learnt, _ = train(half, examples=[4.0] * (OLDER + NEWEST), learning_rate=0.1)
 
     assert not comparison_of(learnt.extras).keeps_own
     assert all(bool(tensor.isfinite().all()) for tensor in learnt.extras.values())
@@ -99,7 +101,7 @@ def _numbers(extras: Mapping[str, Tensor]) -> dict[str, float | list[float]]:
 def test_a_late_device_adapts_the_newest_model_in_one_fit() -> None:
     # A text that repeats itself: whatever is learnt of its older part holds for the newest.
     plan = msgspec.structs.replace(make_plan(), personalisation=AdaptedSettings(epochs=2))
-    text = torch.tensor([2, 3, 4, 1] * 30)
+    text = torch.tensor([2, 3, 4, 1] * 80)
     shared = initial_parameters(MODEL, 3)
     fitted: list[Fitted] = []
 
@@ -115,13 +117,13 @@ def test_a_late_device_adapts_the_newest_model_in_one_fit() -> None:
     trainer = LocalTrainer(plan)
     losses = [
         trainer.evaluate(
-            model.parameters, text[96:], client_name="device-0001", personal=model.personal
+            model.parameters, text[256:], client_name="device-0001", personal=model.personal
         ).mean_log_loss
         for model in fitted
     ]
     compared = comparison_of(after.personal.extras)
     assert not comparison_of(before.personal.extras).keeps_own
-    assert compared.target_count == 24  # The newest fifth of 120.
+    assert compared.target_count == 64  # The newest fifth of 320.
     assert losses == pytest.approx([compared.shared_loss, compared.own_loss])
     assert compared.own_loss < compared.shared_loss
     assert torch.equal(after.parameters, shared)

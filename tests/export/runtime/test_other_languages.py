@@ -131,7 +131,7 @@ def test_text_from_right_to_left_is_completed() -> None:
 
 def test_an_emoji_that_is_typed_twice_is_the_persons_own_word() -> None:
     board = keyboard(GERMAN, "de")
-    for _ in range(30):
+    for _ in range(800):
         board.learn("😀")
 
     assert "😀" in shown(board.suggest("das "))

@@ -157,7 +157,7 @@ def test_nothing_is_learnt_incognito(favouring: NextWordGraph, vocabulary: Vocab
 def test_the_mixture_is_the_formula_s(favouring: NextWordGraph, vocabulary: Vocabulary) -> None:
     # p = (1 - l) p_model + l p_cache; half of what the person typed is "you", half "sotto".
     cache = PersonalCache(half_life_words=10**9)
-    cache.learn("you sotto you sotto")
+    cache.learn("you sotto " * 200)
     index = WordIndex(vocabulary)
     ranking = PersonalRanking(vocabulary, index, cache=cache, cache_share=0.25)
     reading = NextWords(favouring, vocabulary).read("we ")
@@ -165,10 +165,25 @@ def test_the_mixture_is_the_formula_s(favouring: NextWordGraph, vocabulary: Voca
 
     found = {one.word: one.probability for one in ranking.rank(reading, count=4)}
 
-    # The model gives "go" all but e^-50 of the probability.
-    assert found["go"] == pytest.approx(0.75)
-    assert found["you"] == pytest.approx(0.125)
-    assert found["sotto"] == pytest.approx(0.125)
+    # The model gives "go" all but e^-50 of the probability; after 400 words l is half of 0.25.
+    assert found["go"] == pytest.approx(0.875)
+    assert found["you"] == pytest.approx(0.0625)
+    assert found["sotto"] == pytest.approx(0.0625)
+
+
+def test_what_a_person_typed_counts_more_the_more_it_is(
+    favouring: NextWordGraph, vocabulary: Vocabulary
+) -> None:
+    cache = PersonalCache(half_life_words=10**9)
+    ranking = PersonalRanking(vocabulary, WordIndex(vocabulary), cache=cache, cache_share=0.8)
+    shares = [ranking.own_share("you")]
+
+    for count in (100, 300, 1200):
+        cache.learn("you " * count)
+        shares.append(ranking.own_share("you"))
+
+    # l is 0.8 n / (n + 400) after n = 0, 100, 400 and 1,600 words, all of them "you".
+    assert shares == pytest.approx([0.0, 0.16, 0.4, 0.64], rel=1e-4)
 
 
 def test_a_word_outside_the_list_is_suggested_once_it_was_typed_twice() -> None:

@@ -3,7 +3,13 @@
 from collections import Counter
 from pathlib import Path
 
-from models.data.make_english_10k import allowed_chat, count_chat, read_scowl, score
+from models.data.make_english_10k import (
+    allowed_chat,
+    allowed_comments,
+    count_chat,
+    read_scowl,
+    score,
+)
 
 LISTED = {"hello": 10, "rare": 20, "spam": 20, "king": 35, "king's": 35}
 
@@ -21,13 +27,34 @@ def test_a_word_needs_enough_people_and_more_where_no_list_has_it() -> None:
     chat = [
         *messages("hello", 5),
         *messages("rare", 4, repeats=9),
-        *messages("lol", 25),
-        *messages("pwd", 24),
+        *messages("lol", 10),
+        *messages("pwd", 9),
     ]
 
     counts = allowed_chat(count_chat(chat), LISTED, set())
 
-    assert counts == {"hello": 5, "lol": 25}
+    assert counts == {"hello": 5, "lol": 10}
+
+
+def test_a_word_needs_enough_comments_and_more_where_no_list_has_it_or_it_is_a_name() -> None:
+    comments = [
+        *["hello hello"] * 3,
+        *["rare"] * 2,
+        *["lol"] * 8,
+        *["pwd"] * 7,
+        *["reddit's"] * 60,
+        *["eric"] * 59,
+    ]
+
+    counts = allowed_comments(comments, LISTED, {"eric", "reddit"})
+
+    assert counts == {"hello": 3, "lol": 8, "reddit's": 60}
+
+
+def test_what_people_type_weighs_alike_however_long_the_texts_are() -> None:
+    scores = score({"chat": Counter({"x": 1}), "comments": Counter({"y": 900, "x": 100})}, {}, {})
+
+    assert scores == {"x": (1 + 1 / 10) / 2, "y": 9 / 10 / 2}
 
 
 def test_names_need_so_many_people_that_they_cannot_mean_one_person() -> None:
@@ -69,17 +96,19 @@ def test_other_splits_bots_and_addressees_are_not_counted() -> None:
 def test_texts_far_from_a_keyboard_add_little_and_nothing_for_single_words() -> None:
     afar = {"plays": Counter({"king": 900, "rare": 1, "king's": 99})}
 
-    scores = score(Counter({"hello": 1}), afar, LISTED)
+    scores = score({"chat": Counter({"hello": 1})}, afar, LISTED)
 
-    # A cap of 2e-5 on top of SCOWL's class 35; once is no evidence; possessives only from chat.
-    assert scores["king"] == 2e-5 + 1e-6
-    assert scores["rare"] == 1e-5
+    # A cap of 5e-6 on top of SCOWL's class 35; once is no evidence; possessives only from chat.
+    assert scores["king"] == 5e-6 + 1e-7
+    assert scores["rare"] == 2e-6
     assert "king's" not in scores
 
 
 def test_what_a_keyboard_must_not_suggest_is_left_out_however_frequent() -> None:
     scores = score(
-        Counter({"hello": 1}), {"plays": Counter("x")}, {"hello": 10, "whore": 10, "ass": 10}
+        {"chat": Counter({"hello": 1})},
+        {"plays": Counter("x")},
+        {"hello": 10, "whore": 10, "ass": 10},
     )
 
     assert scores.keys() == {"hello"}

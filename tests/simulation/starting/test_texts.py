@@ -45,7 +45,7 @@ def test_what_a_set_holds_out_is_measured_on_and_never_learnt_from(tmp_path: Pat
 
     a, thing, made = WORDS.encode(("a", "thing", "made"))
     assert rows(corpus) == [a, thing, EOS] * 16
-    assert (corpus.token_count, corpus.facts[0].token_count) == (48, 24)
+    assert (corpus.token_count(0, 1), corpus.facts[0].token_count) == (48, 24)
     (stream,) = held_out(NamedText("folder", folder), WORDS)
     assert stream.tolist() == [made, EOS] * 2
 
@@ -88,11 +88,29 @@ def test_an_epoch_shuffles_pieces_and_keeps_sentences_together(tmp_path: Path) -
     lines = [f"{'a ' * (number % 37 + 1)}thing" for number in range(400)]
     corpus = read_corpus([NamedText("folder", folder_of(tmp_path / "t", lines))], WORDS)
 
-    first, second = (corpus.shuffled(torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    first, second = (corpus.shuffled(0, 1, torch.Generator().manual_seed(seed)) for seed in (1, 2))
 
     assert not torch.equal(first, second)
     assert sorted(_sentences(first)) == sorted(_sentences(second))
-    assert torch.equal(first, corpus.shuffled(torch.Generator().manual_seed(1)))
+    assert torch.equal(first, corpus.shuffled(0, 1, torch.Generator().manual_seed(1)))
+
+
+@pytest.mark.parametrize(("epochs", "early"), [(1, 1), (2, 1), (3, 2), (6, 3)])
+def test_an_early_text_is_read_in_the_first_half_of_the_epochs_alone(
+    tmp_path: Path, epochs: int, early: int
+) -> None:
+    late = NamedText("folder", folder_of(tmp_path / "late", ["a thing"] * 10))
+    first = NamedText("folder", folder_of(tmp_path / "early", ["made"] * 10), is_early=True)
+
+    corpus = read_corpus([late, first], WORDS)
+
+    made = WORDS.encode(("made",))[0]
+    texts = [corpus.shuffled(epoch, epochs, torch.Generator()) for epoch in range(epochs)]
+    # Eight of ten lines are learnt from, of three tokens and of two.
+    assert [len(text) for text in texts] == [24 + 16] * early + [24] * (epochs - early)
+    assert [int((text == made).sum()) for text in texts] == [8] * early + [0] * (epochs - early)
+    assert [corpus.token_count(epoch, epochs) for epoch in range(epochs)] == list(map(len, texts))
+    assert [text.early for text in corpus.facts] == [False, True]
 
 
 def test_a_set_too_short_to_hold_anything_out_cannot_be_measured_on(tmp_path: Path) -> None:

@@ -41,6 +41,18 @@ def test_every_step_is_told_once_and_an_epoch_has_what_the_text_gives(
     assert step_count(recipe_of(corpus), corpus) == EPOCHS * steps
 
 
+def test_early_text_has_its_steps_in_the_first_half(tmp_path: Path) -> None:
+    piece = torch.arange(64 * 32) % 4 + 1
+    corpus = Corpus((piece,), (), "0" * 64, early=(piece, piece))
+    told: list[int] = []
+
+    learn(recipe_of(corpus), corpus, tmp_path / "kept.pt", lambda done, _: told.append(done))
+
+    # Three windows in the first of two epochs, one in the second.
+    assert told == [1, 2, 3, 4]
+    assert step_count(recipe_of(corpus), corpus) == 4
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
 def test_cuda_learns_as_fast_as_the_processor(tmp_path: Path) -> None:
     corpus = Corpus((torch.arange(64 * 320) % 4 + 1,), (), "0" * 64)
