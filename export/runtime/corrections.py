@@ -24,7 +24,7 @@ from models.text.vocabulary import UNK, Vocabulary
 # Chosen by ``benchmarks/typos.py`` on text messages; in nats. An unknown word costs so little that
 # a correction needs no more than to be likelier.
 UNFINISHED = 3.0
-UNKNOWN = 2.7
+UNKNOWN = 2.0
 LETTER = 1.5
 KNOWN_MARGIN = 6.0
 _LONGEST = 24

@@ -3,7 +3,7 @@
 import { BLANK, DROPPED, Layout, MARK, MOST } from "./slips.js";
 
 const UNFINISHED = 3.0;
-const UNKNOWN = 2.7;
+const UNKNOWN = 2.0;
 const LETTER = 1.5;
 const KNOWN_MARGIN = 6.0;
 const LONGEST = 24;
