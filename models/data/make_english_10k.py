@@ -16,10 +16,10 @@ import json
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from pydoc_data.topics import topics
-from typing import Any
+from typing import Any, NamedTuple
 
 from models.text.vocabulary import SHIPPED_SIZE, Vocabulary
 from models.text.words import EOS_WORD, UNK_WORD, tokenise
@@ -33,16 +33,23 @@ _COMMON = {10: 5e-6, 20: 2e-6, 35: 1e-7, 40: 0.0, 50: 0.0}
 _SPELLINGS = ("english", "american", "british")
 # One spammer must not make a word frequent.
 _MOST_PER_NICKNAME = 20
-# A word that few say may be a name, a password or a slip of the finger.
-_LEAST_NICKNAMES = 5
-# What no word list knows must be common slang, and what is also a name must be said by many who
-# cannot all mean the same person.
-_LEAST_NICKNAMES_UNLISTED = 10
-_LEAST_NICKNAMES_NAMED = 120
+
+
+class _Least(NamedTuple):
+    """How many must say a word: by few it may be a name, a password or a slip of the finger.
+
+    What no word list knows must be common slang, and what is also a name must be said by many who
+    cannot all mean the same person.
+    """
+
+    listed: int
+    unlisted: int
+    named: int
+
+
+_NICKNAMES = _Least(5, 10, 120)
 # Comments name no author, and nearly all of them have one of their own; most names are masked.
-_LEAST_COMMENTS = 3
-_LEAST_COMMENTS_UNLISTED = 8
-_LEAST_COMMENTS_NAMED = 60
+_COMMENTS = _Least(3, 8, 60)
 _MASK = re.compile(r"\[[A-Z]+\]")
 # People may type these; a keyboard does not suggest them.
 _NEVER_SUGGESTED = re.compile(
@@ -120,16 +127,14 @@ def allowed_chat(
     """Return how often people say each word that enough of them say and that names nobody."""
     speakers = Counter(word for said in said_by.values() for word in said)
 
-    def is_allowed(word: str) -> bool:
-        if word in listed:
-            return speakers[word] >= _LEAST_NICKNAMES
-        is_name = word in names or word in said_by or word.removesuffix("'s") in said_by
-        return speakers[word] >= (_LEAST_NICKNAMES_NAMED if is_name else _LEAST_NICKNAMES_UNLISTED)
+    def is_name(word: str) -> bool:
+        return word in names or word in said_by or word.removesuffix("'s") in said_by
 
+    allowed = _said_by_enough(speakers, listed, is_name, _NICKNAMES)
     counts: Counter[str] = Counter()
     for said in said_by.values():
         for word, number in said.items():
-            if is_allowed(word):
+            if word in allowed:
                 counts[word] += min(number, _MOST_PER_NICKNAME)
     return counts
 
@@ -140,13 +145,21 @@ def allowed_comments(
     """Return in how many comments each word stands that stands in enough and names nobody."""
     counts = Counter(word for comment in comments for word in set(tokenise(comment)))
 
-    def least(word: str) -> int:
-        if word in listed:
-            return _LEAST_COMMENTS
-        is_name = word in names or word.removesuffix("'s") in names
-        return _LEAST_COMMENTS_NAMED if is_name else _LEAST_COMMENTS_UNLISTED
+    def is_name(word: str) -> bool:
+        return word in names or word.removesuffix("'s") in names
 
-    return Counter({word: number for word, number in counts.items() if number >= least(word)})
+    return _said_by_enough(counts, listed, is_name, _COMMENTS)
+
+
+def _said_by_enough(
+    counts: Counter[str], listed: dict[str, int], is_name: Callable[[str], bool], least: _Least
+) -> Counter[str]:
+    def needed(word: str) -> int:
+        if word in listed:
+            return least.listed
+        return least.named if is_name(word) else least.unlisted
+
+    return Counter({word: number for word, number in counts.items() if number >= needed(word)})
 
 
 def score(

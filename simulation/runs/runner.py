@@ -215,9 +215,9 @@ class _Run:
 
     def _complete(self, metrics: MetricsWriter) -> None:
         """Write the line of a recorded round, if the run was killed before it."""
-        newest = self._folder.newest(self._population.vocabulary)
+        newest = self._folder.newest(self._population.vocabulary) if self._guarded else None
         written = max((round_of(row) for row in read_metrics(self._folder.folder)), default=0)
-        if self._guarded and newest is not None and newest.record.round > written:
+        if newest is not None and newest.record.round > written:
             metrics.write(newest.record.metrics)
 
     def _run_round(self) -> dict[str, Value] | None:

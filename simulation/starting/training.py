@@ -117,7 +117,8 @@ class _Training:
     def __init__(self, recipe: Recipe, corpus: Corpus, device: str) -> None:
         self._recipe = recipe
         self._corpus = corpus
-        self._total = step_count(recipe, corpus)
+        self._steps = _steps_by_epoch(recipe, corpus)
+        self._total = sum(self._steps)
         settings = msgspec.structs.replace(recipe.model, dropout=_DROPOUT)
         self._device = prepare_compute(device, threads=1, model=settings)
         # A graphics processor waits for the recurrence, whatever the products' type.
@@ -138,7 +139,7 @@ class _Training:
         self._carried: Tensor | None = None
 
     def finish(self, checkpoint: Path, on_step: OnStep) -> None:
-        for window in islice(self._windows(), self._done, None):
+        for window in self._windows():
             self.network.train()
             with torch.autocast("cpu", torch.bfloat16, enabled=self._in_bfloat16):
                 loss = self._loss(window)
@@ -148,12 +149,17 @@ class _Training:
             on_step(self._done, float(loss.detach()))
 
     def _windows(self) -> Iterator[Window]:
-        """Yield the windows of all epochs; texts that are passed over cost no training."""
-        epochs = self._recipe.epochs
-        for epoch in range(epochs):
+        """Yield the windows that are left; of epochs that are done no text is shuffled."""
+        epochs, passed = self._recipe.epochs, self._done
+        for epoch, steps in enumerate(self._steps):
+            if passed >= steps:
+                passed -= steps
+                continue
             generator = self._generator(epoch + 1, "data")
             text = self._corpus.shuffled(epoch, epochs, generator)
-            yield from NextWord().batches(text, TRAINING, self.network, generator)
+            windows = NextWord().batches(text, TRAINING, self.network, generator)
+            yield from islice(windows, passed, None)
+            passed = 0
 
     def restore(self, checkpoint: Path) -> None:
         with kept(checkpoint) as parts:

@@ -25,3 +25,12 @@ def test_a_text_of_one_piece_is_enough() -> None:
     figures = bigram_figures(Corpus((learnt,), (), ""), {"same": [learnt]}, vocabulary_size=5)
 
     assert figures["same.top1_recall"] == 1.0
+
+
+def test_text_of_the_first_half_of_the_epochs_is_counted_too() -> None:
+    late, early = torch.tensor([2, 1]), torch.tensor([3, 1])
+    corpus = Corpus((late,), (), "", early=(early,) * 3)
+
+    figures = bigram_figures(corpus, {"early": [early]}, vocabulary_size=8)
+
+    assert figures["early.top1_recall"] == 1.0
