@@ -25,8 +25,7 @@ a QWERTY layout, 15 % leave the letter out, 15 % swap it with the next one, 10 %
 newest fifth, typed after their right text, with a cache that learnt the older four fifths. They are
 the text messages of ``SOTTO_DATA`` if it is set, and the manual inside CPython if not.
 
-The model is a ``--bundle``. Without one it is a bigram counted on everybody's older text, and times
-are those of the tied GRU of width 300 with 10,000 words, which nobody trained: it changes no time.
+The model is a ``--bundle``, and the start that ships with sotto without one.
 """
 
 import math
@@ -38,7 +37,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.parts.figures import benchmark_parser, show_figures
 from edge_client.datasets.registry import load_by_user_time
@@ -49,46 +47,21 @@ from export.runtime.next_word import WordModel
 from export.runtime.personal_cache import PersonalCache
 from export.runtime.slips import NEIGHBOUR, Layout
 from export.runtime.strip import Keyboard, Strip
-from export.runtime.word_graph import NextWordGraph, Prediction, State
+from export.runtime.word_graph import NextWordGraph
 from export.runtime.word_index import WordIndex
-from models.networks.flat_parameters import initial_parameters
-from models.settings.model import GruLmSettings, schema_of
+from models.compression.packed_model import read_packed
+from models.settings.model import schema_of
 from models.text.vocabulary import Vocabulary, shipped_vocabulary
 from models.text.words import UNK_WORD
 from models.vector.codec import named_tensors
-from simulation.figures.baselines import InterpolatedBigram
+from server.config.shipped_starts import shipped_start
 
 SLIP_RATE = 0.05
 KINDS = {"neighbour": 50, "dropped": 15, "swapped": 15, "doubled": 10, "other": 10}
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PAIRS_EVERY = 25
-GRU = GruLmSettings(vocabulary_size=10_000, hidden_size=300, tied=True)
 
-
-class Bigram:
-    """A counted bigram as a model of words; its state is the last word."""
-
-    context_size: int | None = None
-
-    def __init__(self, streams: Sequence[Sequence[int]], vocabulary_size: int) -> None:
-        """Count the streams, of which the newest tenths choose how pairs and words are mixed."""
-        counted = [np.asarray(stream, dtype=np.int64) for stream in streams]
-        older = [stream[: len(stream) * 9 // 10] for stream in counted]
-        newest = [stream[len(stream) * 9 // 10 :] for stream in counted]
-        self.vocabulary_size = vocabulary_size
-        self._words = np.arange(vocabulary_size)
-        self._bigram = InterpolatedBigram(older, newest, vocabulary_size)
-        self._bigram.count(counted)
-
-    def fresh_state(self, batch_size: int = 1) -> State:
-        """Return no state: a text begins with a word of its own, which ends sentences."""
-        return {}
-
-    def step(self, tokens: NDArray[np.int64], state: State, *, k: int) -> Prediction:
-        """Return the words after the last one."""
-        logs = np.log(self._bigram.distribution(int(tokens[0, -1]))).astype(np.float32)
-        ranked = np.argsort(-logs, kind="stable")[:k]
-        return Prediction(ranked[None], logs[ranked][None], logs[None], {})
+_START = "english"
 
 
 @dataclass
@@ -253,10 +226,14 @@ def _keys(text: FederatedText, fingers: Fingers, keys: int) -> Iterator[str]:
                 yield line[:end]
 
 
-def untrained_gru() -> NextWordGraph:
-    """Return the graph of the preset's network as it is before any round."""
-    flat = initial_parameters(GRU, seed=0).numpy()
-    graph = exporter_for(GRU).build(named_tensors(schema_of(GRU), flat))
+def shipped_graph() -> NextWordGraph:
+    """Return the graph of the start that ships."""
+    file = shipped_start(_START)
+    if file is None:
+        raise ValueError(f"a start named {_START} must ship with sotto")
+    start = read_packed(file)
+    model = start.description.model
+    graph = exporter_for(model).build(named_tensors(schema_of(model), start.parameters))
     return NextWordGraph(graph.SerializeToString())
 
 
@@ -273,20 +250,15 @@ def main() -> None:
     arguments = parser.parse_args()
     words, keys = (20_000, 3_000) if arguments.quick else (100_000, 20_000)
     text = load_text()
-    model: WordModel
-    timed: WordModel
     if arguments.bundle is None:
-        vocabulary = shipped_vocabulary()
-        streams = [vocabulary.token_stream(text.train[name]) for name in sorted(text.train)]
-        model, timed = Bigram(streams, len(vocabulary)), untrained_gru()
+        vocabulary, model = shipped_vocabulary(), shipped_graph()
     else:
         bundle = load_bundle(arguments.bundle)
-        vocabulary = bundle.vocabulary
-        model = timed = NextWordGraph(bundle.graph)
+        vocabulary, model = bundle.vocabulary, NextWordGraph(bundle.graph)
     typist = measure(text, vocabulary, model, words)
     figures: dict[str, float] = {"words": typist.words, "slipped": typist.slipped}
     figures |= {name: tally.share for name, tally in typist.tallies.items()}
-    figures |= suggestion_ms(text, vocabulary, timed, keys)
+    figures |= suggestion_ms(text, vocabulary, model, keys)
     show_figures(figures, "Slips on a keyboard", as_json=arguments.json)
 
 

@@ -45,11 +45,13 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         typed: Counts by model (``shared``; ``start`` and ``adapted`` where asked for) and by
             whether the person's own words stand beside it.
+        words_before: Words of their older messages, which they train on.
         compared: By what the adapted model was chosen; None where none was asked for.
     """
 
     client: str
     typed: dict[str, dict[str, Typed]]
+    words_before: int
     compared: Comparison | None = None
 
 
@@ -140,7 +142,8 @@ class _Measuring:
         }
         if compared is not None and not compared.keeps_own:
             typed["adapted"] = typed["shared"]
-        return Person(client=client, typed=typed, compared=compared)
+        words_before = sum(map(len, self._people.own_older[client]))
+        return Person(client=client, typed=typed, words_before=words_before, compared=compared)
 
     def _network(self, model: Tensor) -> WordNetwork:
         network = word_network(build_network(self._plan.model))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from benchmarks.starts.measuring import ALONE, WITH_WORDS, Person
-from benchmarks.starts.rows import BEFORE, PEOPLE, SHARED
+from benchmarks.starts.rows import PEOPLE, SCRATCH, SHARED
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.records import RunRecord
 from benchmarks.tables.report import FLOORS, Rows, write_document, write_page, write_report
@@ -25,6 +25,9 @@ KEYBOARDS = {
     "all: adapted, own words": ("adapted", WITH_WORDS),
 }
 """The keyboards made of a run from the start: a model, and whether own words stand beside it."""
+
+MOST_ACTIVE = 50
+"""As many as the table ``keyboard-personalisation`` is about, those who wrote most."""
 
 _FOLLOWED = "valid_perplexity"
 
@@ -57,15 +60,26 @@ def write_people(
     if table.figures != PEOPLE:
         write_report(name, table, rows, folder, command=command, runs=runs)
         return
-    lines = _lines(runs)
-    kept = {row: line._asdict() for row, line in lines.items()}
+    lines = {**_floors(runs), **_lines(runs, _people)}
+    active = _lines(runs, _most_active)
+    kept, of_active = ({row: line._asdict() for row, line in of.items()} for of in (lines, active))
     missing = list(_missing(table, runs))
     until = _until(runs)
     write_document(
-        name, table, rows, folder, command=command, people=kept, missing=missing, until=until
+        name,
+        table,
+        rows,
+        folder,
+        command=command,
+        people=kept,
+        most_active=of_active,
+        missing=missing,
+        until=until,
     )
     people = next((len(_people(run)) for run in runs.get(SHARED, ())), 0)
     page = [*_heading(table, command, people), *_table(lines)]
+    if people > MOST_ACTIVE:
+        page += ["", *_of_active(), *_table(active)]
     starts = {run.more["start_sha256"] for run in runs.get(SHARED, ())}
     if starts:
         page += ["", f"SHA-256 of the start's parameters: {', '.join(sorted(starts))}."]
@@ -76,33 +90,43 @@ def write_people(
     write_page(folder / f"{name}.md", "\n".join(page) + "\n")
 
 
-def _lines(runs: Mapping[str, Sequence[RunRecord]]) -> dict[str, Line]:
-    """Return all rows: what counting comes to, the keyboards of the shared model, other runs."""
+def _floors(runs: Mapping[str, Sequence[RunRecord]]) -> dict[str, Line]:
+    """Return what counting words comes to."""
     lines: dict[str, Line] = {}
-    started = [_people(run) for run in runs.get(SHARED, ())]
     for run in runs.get(SHARED, ())[:1]:
         for floor in FLOORS:
             figures = run.more["floors"][floor]
             top1, top3 = (100 * figures[f"test_{top}_recall"] for top in ("top1", "top3"))
             lines[floor] = Line((top1,), (top3,))
+    return lines
+
+
+def _lines(
+    runs: Mapping[str, Sequence[RunRecord]], people: Callable[[RunRecord], Mapping[str, Person]]
+) -> dict[str, Line]:
+    """Return the keyboards of the shared model and the other runs, by some of each run's people."""
+    lines: dict[str, Line] = {}
+    started = [people(run) for run in runs.get(SHARED, ())]
     for keyboard, place in KEYBOARDS.items():
         # A start is the same whatever the seed of the run.
         of_seeds = started[:1] if place[0] == "start" else started
         if of_seeds:
             lines[keyboard] = _line(of_seeds, place)
     for row, of_row in runs.items():
-        measured = [_people(run) for run in of_row if "people" in run.more]
-        if row != SHARED and measured:
+        if row != SHARED:
+            measured = [people(run) for run in of_row]
             lines[row] = _line(measured, ("shared", ALONE), against=None)
-        elif row != SHARED:
-            # Of a version that counted recall otherwise; keys were counted alike.
-            saved = [float(run.final["keystroke_savings"] or 0.0) for run in of_row]
-            lines[row] = Line((), (), [100 * share for share in saved])
     return lines
 
 
 def _people(run: RunRecord) -> dict[str, Person]:
     return msgspec.convert(run.more["people"], dict[str, Person])
+
+
+def _most_active(run: RunRecord) -> dict[str, Person]:
+    people = _people(run)
+    most = sorted(people, key=lambda client: (-people[client].words_before, client))
+    return {client: people[client] for client in most[:MOST_ACTIVE]}
 
 
 def _line(
@@ -143,11 +167,11 @@ def _missing(table: TableDefinition, runs: Mapping[str, Sequence[RunRecord]]) ->
 
 
 def _until(runs: Mapping[str, Sequence[RunRecord]]) -> dict[str, object]:
-    """Return the best that was reached on the way before, and when other runs reached it."""
-    before = [row for run in runs.get(BEFORE, ()) for row in run.rounds if _FOLLOWED in row]
-    if not before:
+    """Return the best that was reached from scratch, and when each run was as good."""
+    scratch = [row for run in runs.get(SCRATCH, ()) for row in run.rounds if _FOLLOWED in row]
+    if not scratch:
         return {}
-    best = min(before, key=lambda row: float(row[_FOLLOWED] or 0))
+    best = min(scratch, key=lambda row: float(row[_FOLLOWED] or 0))
     goal = float(best[_FOLLOWED] or 0)
     reached = {
         f"{row}, seed {run.seed}": next(
@@ -182,11 +206,19 @@ def _table(lines: Mapping[str, Line]) -> Iterator[str]:
         yield f"| {row} | {' | '.join(cells)} |"
 
 
+def _of_active() -> Iterator[str]:
+    yield (
+        f"The same of the {MOST_ACTIVE} who wrote most, on whom "
+        "[keyboard-personalisation](keyboard-personalisation.md) is measured:"
+    )
+    yield ""
+
+
 def _rounds(until: Mapping[str, object]) -> Iterator[str]:
     goal, reached = until["goal"], until["reached"]
     yield (
-        f"The best perplexity on the way before there was a start is {goal:.1f}, on the older half "
-        "of the newest fifth. Round in which each run first was as good:"
+        f"The best perplexity that was reached from scratch is {goal:.1f}, on the older half of "
+        "the newest fifth. Round in which each run first was as good:"
     )
     yield ""
     if isinstance(reached, Mapping):

@@ -7,10 +7,9 @@ from models.settings.personalisation import AdaptedSettings
 SHARED = "from the start"
 """Row whose model is adapted, person by person."""
 
-BEFORE = "before: from scratch, 100 rounds"
-"""The best federated recipe before there was a start, as it was run then."""
+SCRATCH = "from scratch, 100 rounds"
+"""The best federated recipe before there was a start, and as many tokens."""
 
-SCRATCH = "from scratch, 48 rounds"
 CENTRAL = "central, from the start"
 ADAPTED = AdaptedSettings()
 """How every person's device adapts the shared model."""
@@ -21,17 +20,6 @@ PEOPLE = ("top1_recall", "top3_recall", "keystroke_savings")
 SEEDS = (1, 2, 3)
 
 _SCRATCH_PRESET = "keyboard-sms-scratch"
-_BEST_BEFORE = ("keyboard-sms", "FedAvg, 100 rounds, steps fall to a twentieth")
-
-
-def _falling(rounds: int) -> tuple[str, ...]:
-    return (
-        f"rounds.cap={rounds}",
-        f"evaluation.every_rounds={rounds // 10}",
-        f"training.decay={{last_round={rounds}, final_share=0.05}}",
-    )
-
-
 _IN_ONE_PLACE = (
     "data.partition=groups",
     "data.client_count=1",
@@ -42,14 +30,7 @@ _IN_ONE_PLACE = (
 )
 
 
-_SHARED = Row(SHARED, (), SEEDS)
-_CENTRAL = Row(CENTRAL, _IN_ONE_PLACE)
-
-
-def _scratch(*settings: str) -> Row:
-    alike = ("rounds.participation_rate=0.2", "rounds.quorum=16", "training.example_cap=4000")
-    falling = (*_falling(48), "evaluation.every_rounds=4")
-    return Row(SCRATCH, (*FEDAVG, *falling, *alike, *settings), SEEDS, preset=_SCRATCH_PRESET)
+_FALLING = ("evaluation.every_rounds=10", "training.decay={last_round=100, final_share=0.05}")
 
 
 TABLES = {
@@ -57,10 +38,9 @@ TABLES = {
         title="A keyboard from the public start: NUS SMS, 159 people, their newest fifth",
         preset="keyboard-sms",
         rows=(
-            Row(BEFORE, (*FEDAVG, *_falling(100)), preset=_SCRATCH_PRESET, run=_BEST_BEFORE),
-            _SHARED,
-            _scratch(),
-            _CENTRAL,
+            Row(SCRATCH, (*FEDAVG, *_FALLING), SEEDS, preset=_SCRATCH_PRESET),
+            Row(SHARED, (), SEEDS),
+            Row(CENTRAL, _IN_ONE_PLACE),
         ),
         figures=PEOPLE,
         minutes=180.0,
@@ -69,7 +49,7 @@ TABLES = {
     "keyboard-start-irc": TableDefinition(
         title="A keyboard from the public start: Ubuntu IRC, 500 people, the published test text",
         preset="keyboard-irc",
-        rows=(_SHARED, _scratch("data.dataset=irc", "data.client_count=500"), _CENTRAL),
+        rows=(Row(SHARED, ()),),
         figures=(*RANKED, "keystroke_savings"),
         minutes=240.0,
     ),

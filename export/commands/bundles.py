@@ -34,7 +34,9 @@ from export.making.released_model import (
 from export.making.speech import VoiceKind
 from export.people.people_file import load_people_file
 from export.people.personal_file import kind_of, load_personal_file
+from export.runtime.strip import typed_word
 from models.plugins.loaded import load_plugins
+from models.text.letters import is_unparted
 
 
 def export_release(asked: Graph, kind: BundleKind[BundleManifest]) -> Report:
@@ -152,11 +154,17 @@ def suggest(asked: Asking, text: str) -> Report:
     """Suggest words for the end of a text, to everyone or to one person.
 
     Raises:
-        ValueError: If the bundle is refused.
+        ValueError: If the bundle is refused, or the text ends in writing without blanks.
         OSError: If it cannot be read.
     """
     keyboard = OpenKeyboard(
         asked.bundle, person=asked.person, authority=asked.authority, offensive=asked.offensive
     )
+    typed = typed_word(text)
+    if is_unparted(typed):
+        raise ValueError(
+            f"text must end in writing with blanks between words, got {typed[:12]!r}: without them "
+            "a keyboard takes whole sentences for words, and suggests nothing"
+        )
     found = keyboard.suggest(text, count=asked.top)
     return {"suggestions": [msgspec.to_builtins(word) for word in found]}

@@ -100,6 +100,7 @@ def _check_words(start: _Start, wanted: VocabularySettings | None) -> None:
     """Refuse a model whose rows stand for other words: its shapes may be the same."""
     found = start.words
     if (None if found is None else found.sha256) == (None if wanted is None else wanted.sha256):
+        _check_languages(start, wanted)
         return
     language = "" if start.language is None else f', of language "{start.language}"'
     raise StartingModelError(
@@ -107,6 +108,16 @@ def _check_words(start: _Start, wanted: VocabularySettings | None) -> None:
         f"{start.told} has another: {_list_in_words(found)}{language}. Set [vocabulary] to what it "
         "was learned with, or start from another"
     )
+
+
+def _check_languages(start: _Start, wanted: VocabularySettings | None) -> None:
+    """Refuse a model of another language, where both it and the run's list say theirs."""
+    tags = None if wanted is None else wanted.languages or None
+    if start.language is not None and tags and ",".join(tags) != start.language:
+        raise StartingModelError(
+            f'start_from must be a model of the languages of [vocabulary], "{",".join(tags)}"; '
+            f'{start.told} is of "{start.language}". Set languages to those of its text'
+        )
 
 
 def _list_in_words(words: VocabularySettings | None) -> str:

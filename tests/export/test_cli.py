@@ -163,6 +163,16 @@ def test_suggestions_are_one_a_line_with_their_probability(
     assert 1 >= probabilities[0] >= probabilities[1] > 0
 
 
+def test_a_text_that_ends_in_writing_without_blanks_is_refused_in_a_line(
+    bundle_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["suggest", str(bundle_folder), "see 明天"]) != 0
+
+    told = capsys.readouterr().err
+    assert "blanks between words, got '明天'" in told
+    assert told.count("\n") == 1
+
+
 def test_blocked_words_are_suggested_only_to_those_who_allow_them(
     bundle_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

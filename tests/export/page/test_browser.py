@@ -172,6 +172,52 @@ def test_a_real_keyboard_s_mark_mends_and_its_backspace_takes_it_back(
     expect(field).to_have_value("Teh\n")
 
 
+def test_what_was_typed_in_two_texts_is_not_corrected(page: Page, served: Served) -> None:
+    ada = served.household.keyboard("ada")
+    _open(page, served, "ada")
+    clear = page.get_by_role("button", name="Clear the text")
+
+    _tap(page, "teh")
+    clear.click()
+    _tap(page, "teh")
+    _expect_strip(page, ada, "teh")
+    clear.click()
+    _tap(page, "teh")
+    ada.keep("teh")
+    _expect_strip(page, ada, "teh")
+    _tap(page, " ")
+
+    expect(page.get_by_label("Text", exact=True)).to_have_value("teh ")
+
+
+def test_text_from_right_to_left_runs_so_in_field_and_strip(page: Page, served: Served) -> None:
+    _open(page, served, "ada")
+
+    page.keyboard.insert_text("שלום")
+    verbatim = page.get_by_role("button", name="שלום")
+    expect(verbatim).to_be_visible()
+    for place in (page.get_by_label("Text", exact=True), verbatim):
+        assert place.evaluate("element => getComputedStyle(element).direction") == "rtl"
+
+    page.get_by_role("button", name="Clear the text").click()
+    page.keyboard.type("we")
+    _expect_strip(page, served.household.keyboard("ada"), "we")
+    field = page.get_by_label("Text", exact=True)
+    assert field.evaluate("element => getComputedStyle(element).direction") == "ltr"
+
+
+def test_writing_without_blanks_is_told_to_have_no_suggestions(page: Page, served: Served) -> None:
+    _open(page, served, "ada")
+    told = page.get_by_text("No suggestions: this writing has no blanks between words.")
+
+    page.keyboard.insert_text("see 明天")
+    expect(told).to_be_visible()
+    page.keyboard.type(" we")
+
+    expect(told).to_have_count(0)
+    _expect_strip(page, served.household.keyboard("ada"), "see 明天 we")
+
+
 def test_what_is_kept_by_a_tap_is_not_corrected_again(page: Page, served: Served) -> None:
     ada = served.household.keyboard("ada")
     _open(page, served, "ada")

@@ -14,6 +14,7 @@ from models.text.vocabulary import Vocabulary
 
 FRENCH = ("l'", "j'", "heure", "homme", "ai", "aujourd'hui", "été", "👍")
 GERMAN = ("das", "Haus", "Häuser", "hat", "groß")
+BOTH = (*GERMAN, "the", "house", "don't")
 
 
 class Constant:
@@ -36,9 +37,9 @@ class Constant:
         return Prediction(ranked[None], scores[ranked][None], scores[None], state)
 
 
-def keyboard(words: Sequence[str], language: str) -> Keyboard:
+def keyboard(words: Sequence[str], *languages: str) -> Keyboard:
     vocabulary = Vocabulary(("<unk>", "<eos>", *words))
-    return Keyboard(Constant(vocabulary), vocabulary, languages=[language])
+    return Keyboard(Constant(vocabulary), vocabulary, languages=languages)
 
 
 def shown(strip: Strip) -> list[str]:
@@ -87,6 +88,23 @@ def test_a_slipped_german_noun_is_mended_inside_a_sentence_though_it_is_large() 
 
     assert strip.centre is not None
     assert (strip.centre.text, strip.centre.kind) == ("Häuser", "correction")
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("das hat mein Hau", "Haus"),
+        ("ein Häusr", "Häuser"),
+        ("the hou", "house"),
+        ("in teh", "the"),
+        ("we dont", "don't"),
+    ],
+)
+def test_two_languages_share_one_strip(text: str, first: str) -> None:
+    strip = keyboard(BOTH, "de", "en").suggest(text)
+
+    assert strip.centre is not None
+    assert strip.centre.text == first
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ from models.text.words import UNK_WORD, split_sentences
         ("addresses", "10 St. John's Road"),
         ("cards", "4111 1111 1111 1111"),
         ("cards", "4111-1111-1111-1111"),
+        ("cards", "4111.1111.1111.1111"),
+        ("cards", "4111\u00a01111\u00a01111\u00a01111"),
         ("cards", "378282246310005"),
         ("cards", "3782 822463 10005"),
         ("emails", "jane.doe@example.org"),

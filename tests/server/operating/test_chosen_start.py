@@ -141,6 +141,26 @@ def test_a_start_of_another_kind_says_what_differs_and_founds_nothing(
     assert not (tmp_path / "f").exists()
 
 
+def test_a_start_of_another_language_with_the_same_list_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "words.txt").write_bytes(shipped_vocabulary(2000).to_bytes())
+    file = write_start(tmp_path / "german.sotto")
+    settings = tmp_path / "french.toml"
+
+    def founded(language: str) -> int:
+        listed = f'path = "{tmp_path}/words.txt"\nlanguages = ["{language}"]'
+        settings.write_text(preset_text(TINY).replace('name = "english-10k"', listed))
+        folder = str(tmp_path / language)
+        return main(["init", folder, "--config", str(settings), "--start", str(file)])
+
+    assert founded("fr") == 1
+    told = capsys.readouterr().err
+    assert f'of [vocabulary], "fr"; {file} is of "de"' in " ".join(told.split())
+    assert not (tmp_path / "fr").exists()
+    assert founded("de") == 0
+
+
 @pytest.mark.parametrize("kept", [0, 1000], ids=["empty", "cut"])
 def test_a_damaged_start_is_told_and_founds_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kept: int

@@ -9,6 +9,10 @@ import { SuggestionStrip } from "./suggestions.js";
 import { TextField } from "./text_field.js";
 import { VoiceBox } from "./voice_box.js";
 import { factsOf, showFacts } from "./facts.js";
+import { typedWord } from "./cursor.js";
+import { isUnparted } from "./letters.js";
+
+const NO_WORDS = "No suggestions: this writing has no blanks between words.";
 
 const at = (id) => document.getElementById(id);
 const saved = new SavedKeys();
@@ -47,7 +51,8 @@ function takeSuggestion(word, kind) {
 }
 
 async function follow() {
-  at("saved").textContent = saved.told(field.text);
+  const isWithoutBlanks = isUnparted(typedWord(field.before));
+  at("saved").textContent = isWithoutBlanks ? NO_WORDS : saved.told(field.text);
   await strip.follow(field.before);
   if (opened) showFacts(at("facts"), factsOf(opened));
 }
@@ -193,6 +198,7 @@ at("remove-kept").addEventListener("click", async () => {
 at("keep").addEventListener("change", (event) => changeKept(event.target.checked));
 at("leave").addEventListener("click", leave);
 at("clear").addEventListener("click", () => {
+  opened.keyboard.finish(field.text);
   clearText();
   field.area.focus();
   follow();

@@ -43,6 +43,7 @@ export class Keyboard {
     this.languages = languages;
     this.rules = { never, blocked, offensive };
     this.kept = new Set();
+    this.typed = new Set();
     this.corrections = new Corrections(index, languages);
     this.allowOffensive(false);
   }
@@ -58,6 +59,14 @@ export class Keyboard {
   /** Never correct a word again: its person took the correction back. */
   keep(word) {
     for (const one of splitSentences(word).flat()) this.kept.add(one);
+  }
+
+  /** Take a text as done: what its person has typed twice by now is never corrected again. */
+  finish(text) {
+    for (const word of splitSentences(text).flat()) {
+      if (this.typed.has(word)) this.kept.add(word);
+      this.typed.add(word);
+    }
   }
 
   /** Return the strip for the text before the cursor, which may be all empty. */
