@@ -1,6 +1,6 @@
 """Say what a public start, adaptation and one's own words add to a keyboard, and for whom.
 
-Each of 159 phone users is measured on the newest fifth of their own messages with everyone's model,
+Each phone user is measured on the newest fifth of their own messages with everyone's model,
 with that model adapted on their device, and with either and their own words beside it; those who
 lose are counted. The start alone, the same recipe from random parameters and one learner with all
 text stand beside them.

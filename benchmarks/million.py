@@ -13,7 +13,7 @@ Figures (``--json`` prints them as one object):
     round_s             From one round to the next.
     close_s             Of it, the close.
     connections         At one moment: a cohort that works, and one that waits.
-    connections_mb      Memory for them.
+    connections_mb      Memory for them, in MiB.
     cores               Mean use of the cores, of those that there are.
     talking_core        Mean use of the one that talks to devices.
     disk_gib            Sealed updates of one round.

@@ -232,6 +232,9 @@ def shipped_graph() -> NextWordGraph:
     if file is None:
         raise ValueError(f"a start named {_START} must ship with sotto")
     start = read_packed(file)
+    listed = start.description.vocabulary
+    if listed is None or listed.sha256 != shipped_vocabulary().sha256.hex():
+        raise ValueError(f"{file} must be of the shipped word list")
     model = start.description.model
     graph = exporter_for(model).build(named_tensors(schema_of(model), start.parameters))
     return NextWordGraph(graph.SerializeToString())

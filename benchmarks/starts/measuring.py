@@ -5,6 +5,7 @@ it as after a check-in of kind ``fit_personal``, by the same code. Each person i
 in the run's folder once they are done: a command that was stopped goes on with the next.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -93,7 +94,9 @@ def measure_people(
     prepare_compute("cpu", threads=1, model=plan.model)
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     done = {one.client: one for one in (msgspec.json.decode(line, type=Person) for line in lines)}
-    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    if path.exists():
+        # What a kill left of a line.
+        os.truncate(path, sum(len(line) + 1 for line in lines))
     measuring = _Measuring(plan, people, shared, start)
     with path.open("ab", buffering=0) as file:
         for person in measuring.missing(done):

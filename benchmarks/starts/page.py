@@ -136,26 +136,25 @@ def _line(
     against: tuple[str, str] | None = ("shared", ALONE),
 ) -> Line:
     sums = [reduce(add, (_typed(one, place) for one in people.values())) for people in seeds]
-    differences = [
-        [
-            100 * (_typed(one, place).savings - _typed(one, against).savings)
-            for one in people.values()
-        ]
-        for people in seeds
-        if against not in (None, place)
-    ]
+    gains: list[list[float]] = []
+    if against is not None and against != place:
+        gains = [[_gain(one, place, against) for one in people.values()] for people in seeds]
     return Line(
         top1=[100 * one.top1_hits / one.words for one in sums],
         top3=[100 * one.top3_hits / one.words for one in sums],
         keys=[100 * one.savings for one in sums],
-        losing=[sum(value < 0 for value in of_seed) for of_seed in differences],
-        largest_loss=[max(0.0, -min(of_seed)) for of_seed in differences],
+        losing=[sum(value < 0 for value in of_seed) for of_seed in gains],
+        largest_loss=[max(0.0, -min(of_seed)) for of_seed in gains],
     )
 
 
-def _typed(person: Person, place: tuple[str, str] | None) -> Typed:
-    model, way = place or ("shared", ALONE)
+def _typed(person: Person, place: tuple[str, str]) -> Typed:
+    model, way = place
     return person.typed[model][way]
+
+
+def _gain(person: Person, place: tuple[str, str], against: tuple[str, str]) -> float:
+    return 100 * (_typed(person, place).savings - _typed(person, against).savings)
 
 
 def _missing(table: TableDefinition, runs: Mapping[str, Sequence[RunRecord]]) -> Iterator[str]:
@@ -168,11 +167,12 @@ def _missing(table: TableDefinition, runs: Mapping[str, Sequence[RunRecord]]) ->
 
 def _until(runs: Mapping[str, Sequence[RunRecord]]) -> dict[str, object]:
     """Return the best that was reached from scratch, and when each run was as good."""
-    scratch = [row for run in runs.get(SCRATCH, ()) for row in run.rounds if _FOLLOWED in row]
+    of_rounds = (row.get(_FOLLOWED) for run in runs.get(SCRATCH, ()) for row in run.rounds)
+    # A round that diverged has none.
+    scratch = [float(figure) for figure in of_rounds if figure is not None]
     if not scratch:
         return {}
-    best = min(scratch, key=lambda row: float(row[_FOLLOWED] or 0))
-    goal = float(best[_FOLLOWED] or 0)
+    goal = min(scratch)
     reached = {
         f"{row}, seed {run.seed}": next(
             (at["round"] for at in run.rounds if float(at.get(_FOLLOWED) or 1e9) <= goal), None

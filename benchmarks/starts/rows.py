@@ -35,7 +35,7 @@ _FALLING = ("evaluation.every_rounds=10", "training.decay={last_round=100, final
 
 TABLES = {
     "keyboard-start": TableDefinition(
-        title="A keyboard from the public start: NUS SMS, 159 people, their newest fifth",
+        title="A keyboard from the public start: NUS SMS, everybody's newest fifth",
         preset="keyboard-sms",
         rows=(
             Row(SCRATCH, (*FEDAVG, *_FALLING), SEEDS, preset=_SCRATCH_PRESET),

@@ -15,7 +15,8 @@ from models.text.vocabulary import NEVER_SUGGESTED, Vocabulary
 
 CACHE_SHARE = 0.25
 HALF_SHARE_WORDS = 400
-"""A person who typed so many words has half of the share: a few words tell little of the next."""
+"""A person whose words come to so many, old ones counting less, has half of the share: a few words
+tell little of the next."""
 
 
 @dataclass(frozen=True)

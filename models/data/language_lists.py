@@ -43,7 +43,7 @@ _ELIDED = {
 }
 _STAY = frozenset({"un"})  # words without an apostrophe as well
 _FOLDED_END = re.compile("σ$")  # wordfreq folds the Greek letter that ends a word
-_EMOJI_COUNT = 100
+EMOJI_COUNT = 100
 _READ_ENTRIES = 100_000
 
 
@@ -73,15 +73,21 @@ def language_list(languages: Sequence[str], size: int) -> Vocabulary:
         for word, frequency in _frequencies(language, size).items():
             counts[word] += frequency / len(languages)
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
-    emoji = list(islice(filter(is_emoji, ranked), min(_EMOJI_COUNT, size // 10)))
-    words = [word for word in ranked if not is_emoji(word)][: size - 2 - len(emoji)]
-    if len(words) + len(emoji) + 2 < size:
+    words = with_emoji(ranked, size - 2, min(EMOJI_COUNT, size // 10))
+    if len(words) + 2 < size:
         raise LanguageError(
             f"the list of {', '.join(languages)} must have {size} words, but wordfreq has "
-            f"{len(words) + len(emoji)}; lower vocabulary.size and model.vocabulary_size"
+            f"{len(words)}; lower vocabulary.size and model.vocabulary_size"
         )
+    return Vocabulary((UNK_WORD, EOS_WORD, *words))
+
+
+def with_emoji(ranked: Sequence[str], size: int, emoji_count: int) -> list[str]:
+    """Return the first of some words in their order, so many emoji among them if there are."""
+    emoji = list(islice(filter(is_emoji, ranked), emoji_count))
+    words = [word for word in ranked if not is_emoji(word)][: size - len(emoji)]
     kept = frozenset((*words, *emoji))
-    return Vocabulary((UNK_WORD, EOS_WORD, *(word for word in ranked if word in kept)))
+    return [word for word in ranked if word in kept]
 
 
 def check_languages(languages: Sequence[str]) -> None:
@@ -109,7 +115,7 @@ def _frequencies(language: str, size: int) -> Mapping[str, float]:
     found: dict[str, float] = defaultdict(float)
     emoji = set[str]()
     for entry, frequency in _entries(code):
-        if len(found) > 2 * size and len(emoji) > _EMOJI_COUNT:
+        if len(found) > 2 * size and len(emoji) > EMOJI_COUNT:
             break
         if entry in elided:
             found[f"{entry}'"] += frequency

@@ -15,14 +15,24 @@ _TABLE = re.compile(r"^\[vocabulary\][^\n]*\n(?:(?!\[).*\n?)*", re.MULTILINE)
 _NAME = re.compile(r"^name[ \t]*=.*$", re.MULTILINE)
 
 
-def parse_languages(text: str) -> tuple[str, ...]:
-    """Read ``de`` or ``de,en``; none for English alone, whose list and start ship with sotto.
+def named_languages(text: str) -> tuple[str, ...]:
+    """Return the tags of ``de`` or ``de, en``, each once.
 
     Raises:
         LanguageError: If a part is no language, or one whose text sotto cannot read as words.
     """
     languages = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     check_languages(languages)
+    return languages
+
+
+def parse_languages(text: str) -> tuple[str, ...]:
+    """Read ``de`` or ``de,en``; none for English alone, whose list and start ship with sotto.
+
+    Raises:
+        LanguageError: If a part is no language, or one whose text sotto cannot read as words.
+    """
+    languages = named_languages(text)
     return () if all(primary(tag) == _SHIPPED_LANGUAGE for tag in languages) else languages
 
 

@@ -47,6 +47,10 @@ from server.releases.starting_model import starting_parameters
 from server.releases.storage import Storage
 
 _LOG = logging.getLogger(__name__)
+_OWN_COPY = (
+    "copy the release's vocabulary.txt and name the copy as [vocabulary] path, with languages = "
+    '["en"] if it was sotto\'s'
+)
 
 
 class ModelShelf:
@@ -117,7 +121,7 @@ class ModelShelf:
             self._model = self._release_initial()
             return
         stored = self._releases.read(last.round_number)
-        stored.check_words(self._vocabulary)
+        stored.check_words(self._vocabulary, instead=_OWN_COPY)
         stage = stored.plan.growth_stage
         if stage is not None:
             self._method.begin_at(method_state_of(self._config, stage))

@@ -79,8 +79,11 @@ class StoredRelease:
     parameters: FlatVector
     personalisation: bytes | None = None
 
-    def check_words(self, vocabulary: Vocabulary | None) -> None:
+    def check_words(self, vocabulary: Vocabulary | None, *, instead: str) -> None:
         """Refuse to go on with other words: rows would stand for others without a sign of it.
+
+        Args:
+            instead: What else than putting the list back the error says to do.
 
         Raises:
             ReleaseError: If ``vocabulary`` is not the release's.
@@ -94,7 +97,7 @@ class StoredRelease:
         raise ReleaseError(
             f"the word list must be that of the run's newest release, {found}; the settings name "
             f"{wanted}. Its file or, with a new version, sotto's own list was changed: put it back,"
-            " or copy the release's vocabulary.txt and name the copy as [vocabulary] path"
+            f" or {instead}"
         )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from models.compression.packed_model import read_packed
@@ -17,6 +18,7 @@ from models.networks.role_vectors import part_of
 from models.plan.plan import Plan, VocabularySettings, released_schema
 from models.settings.compression import release_step
 from models.settings.model import ModelSettings, schema_of
+from models.text.languages import primary
 from models.vector.codec import FlatVector
 from models.vector.schema import Schema
 from server.closing.release_steps import round_to_nearest
@@ -37,8 +39,8 @@ def starting_parameters(config: FederationConfig, plan: Plan) -> Tensor:
     Raises:
         PackedModelError: If ``start_from`` is a file that is damaged or no packed model.
         ReleaseError: If it is no release.
-        StartingModelError: If it is a model of other sizes or of other words, or its file is not in
-            this installation.
+        StartingModelError: If it is a model of other sizes, words or languages, or its file is not
+            in this installation.
     """
     parameters = _chosen_start(config, plan)
     step = release_step(config.compression)
@@ -52,14 +54,14 @@ class _Start(NamedTuple):
         told: Its name in errors.
         schema: What its parameters hold.
         words: Its word list, or None.
-        language: The language of its words, where the file says so.
+        languages: BCP 47 tags of its words, where it says so.
     """
 
     told: str
     model: ModelSettings
     schema: Schema
     words: VocabularySettings | None
-    language: str | None
+    languages: tuple[str, ...]
     parameters: FlatVector
 
 
@@ -86,14 +88,13 @@ def _read(start_from: str) -> _Start:
     if path.is_file():
         packed = read_packed(path)
         told = packed.description
-        schema = schema_of(told.model)
-        return _Start(
-            start_from, told.model, schema, told.vocabulary, told.language, packed.parameters
-        )
+        schema, tags = schema_of(told.model), tuple(told.language.split(","))
+        return _Start(start_from, told.model, schema, told.vocabulary, tags, packed.parameters)
     stored = read_release(path)
     plan = stored.plan
     schema = released_schema(plan)
-    return _Start(start_from, plan.model, schema, plan.vocabulary, None, stored.parameters)
+    tags = _languages(plan.vocabulary)
+    return _Start(start_from, plan.model, schema, plan.vocabulary, tags, stored.parameters)
 
 
 def _check_words(start: _Start, wanted: VocabularySettings | None) -> None:
@@ -102,7 +103,7 @@ def _check_words(start: _Start, wanted: VocabularySettings | None) -> None:
     if (None if found is None else found.sha256) == (None if wanted is None else wanted.sha256):
         _check_languages(start, wanted)
         return
-    language = "" if start.language is None else f', of language "{start.language}"'
+    language = f', of language "{",".join(start.languages)}"' if start.languages else ""
     raise StartingModelError(
         f"start_from must be a model with this run's word list, which is {_list_in_words(wanted)}; "
         f"{start.told} has another: {_list_in_words(found)}{language}. Set [vocabulary] to what it "
@@ -112,12 +113,16 @@ def _check_words(start: _Start, wanted: VocabularySettings | None) -> None:
 
 def _check_languages(start: _Start, wanted: VocabularySettings | None) -> None:
     """Refuse a model of another language, where both it and the run's list say theirs."""
-    tags = None if wanted is None else wanted.languages or None
-    if start.language is not None and tags and ",".join(tags) != start.language:
+    found, named = start.languages, _languages(wanted)
+    if found and named and set(map(primary, found)) != set(map(primary, named)):
         raise StartingModelError(
-            f'start_from must be a model of the languages of [vocabulary], "{",".join(tags)}"; '
-            f'{start.told} is of "{start.language}". Set languages to those of its text'
+            f'start_from must be a model of the languages of [vocabulary], "{",".join(named)}"; '
+            f'{start.told} is of "{",".join(found)}". Set languages to those of its text'
         )
+
+
+def _languages(words: VocabularySettings | None) -> tuple[str, ...]:
+    return () if words is None or words.languages is UNSET else words.languages
 
 
 def _list_in_words(words: VocabularySettings | None) -> str:

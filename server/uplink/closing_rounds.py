@@ -34,7 +34,8 @@ from server.uplink.masked_sum import MaskedSets, MaskedSum
 from server.uplink.slot_order_sum import RoundSum
 
 _LOG = logging.getLogger(__name__)
-# A round that closes at its deadline waits this long for the helper, or a quarter of its length.
+# A round that closes at its deadline waits this long for the helper, or a quarter of its length
+# if that is shorter.
 _LEAST_PATIENCE_S = 30.0
 _TOO_FEW = "too_few_updates: too few updates are left that can be summed"
 _UNUSABLE = "updates_unusable: the updates could not be aggregated"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 import msgspec
 
+from privacy.foundation.atomic_files import READABLE, write_atomically
 from privacy.foundation.strict_json import decode_json
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class MetricsWriter:
         """
         path = folder / FILE_NAME
         kept = [row for row in read_metrics(folder) if _round_of(row) <= keep_rounds]
-        path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in kept))
+        lines = b"".join(msgspec.json.encode(row) + b"\n" for row in kept)
+        write_atomically(path, lines, mode=READABLE)
         self._file = path.open("ab", buffering=0)
         self._board = _open_board(folder) if with_tensorboard else None
 

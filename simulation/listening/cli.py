@@ -17,7 +17,7 @@ class Listening(WithData, frozen=True, kw_only=True):
     Attributes:
         run: Folder of a finished run of speech.
         copy_synthesis: Listen to a data set's own clips, made again from their spectrograms,
-            instead of a voice: espeak, ljspeech, an4 or fsdd.
+            instead of a voice: espeak, ljspeech, an4, fsdd or recordings.
         to: Folder to write (default: RUN/listening, or runs/listening-SET).
         clips: Held-out clips to listen to.
         recogniser: Recogniser to use, trained and written if it is not there (default:

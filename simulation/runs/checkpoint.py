@@ -137,7 +137,7 @@ class RunFolder:
             return None
         newest = self.read(number)
         try:
-            newest.check_words(vocabulary)
+            newest.check_words(vocabulary, instead="begin another run in another folder")
         except ReleaseError as error:
             raise CheckpointError(f"{self.folder} cannot be gone on with: {error}") from None
         return newest

@@ -8,7 +8,7 @@ import msgspec
 from edge_client.descent.compute import resolve_device
 from models.data.language_lists import language_list, list_name
 from models.text.vocabulary import SHIPPED_NAME, SHIPPED_SIZE, Vocabulary
-from server.config.chosen_words import parse_languages
+from server.config.chosen_words import named_languages, parse_languages
 from server.config.word_list import WordListSettings
 from simulation.config.run_files import take_up
 from simulation.figures.progress import tell
@@ -90,7 +90,7 @@ def learn_start(request: Request) -> Outcome:
     measured = {text.name: held_out(text, vocabulary) for text in request.measured}
     corpus = read_corpus(request.texts, vocabulary)
     recipe = Recipe(
-        language=request.language,
+        language=",".join(named_languages(request.language)),
         words_sha256=vocabulary.sha256.hex(),
         vocabulary_size=len(vocabulary),
         width=request.width,

@@ -17,7 +17,8 @@ def bigram_figures(
     """Return the interpolated bigram's figures on each text, by the names of a start's.
 
     Its mixture is fitted on every tenth piece with the pairs of the others, and then all are
-    counted, a text as often as an epoch reads it. Without a measured text nothing is counted.
+    counted, a text as often as an epoch of the first half reads it. Without a measured text nothing
+    is counted.
 
     Args:
         measured: Streams of rows by the name of a text, each of shape ``(tokens,)``.

@@ -50,6 +50,7 @@ def test_a_coordinator_whose_words_were_changed_since_does_not_serve(earlier: Pa
     assert run.returncode == 1
     assert "the word list must be that of the run's newest release, one of 100 words" in run.stderr
     assert "copy the release's vocabulary.txt and name the copy as [vocabulary] path" in run.stderr
+    assert 'languages = ["en"] if it was sotto\'s' in run.stderr
 
 
 def test_the_ledger_of_then_is_held_against_its_newest_release(
@@ -121,6 +122,7 @@ def test_a_run_of_words_that_were_changed_since_is_not_gone_on_with(
 
     told = capsys.readouterr().err
     assert "the word list must be that of the run's newest release, one of 100 words" in told
+    assert "or begin another run in another folder" in told
     assert (earlier / "run/metrics.jsonl").read_text() == lines
 
 

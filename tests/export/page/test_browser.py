@@ -212,6 +212,11 @@ def test_writing_without_blanks_is_told_to_have_no_suggestions(page: Page, serve
 
     page.keyboard.insert_text("see 明天")
     expect(told).to_be_visible()
+    for _ in "明天":
+        page.keyboard.press("ArrowLeft")
+    expect(told).to_have_count(0)
+    page.keyboard.press("End")
+    expect(told).to_be_visible()
     page.keyboard.type(" we")
 
     expect(told).to_have_count(0)

@@ -5,7 +5,13 @@ from types import ModuleType
 
 import pytest
 
-from models.data.language_lists import LanguageError, german_spelling, language_list, list_name
+from models.data.language_lists import (
+    LanguageError,
+    german_spelling,
+    language_list,
+    list_name,
+    with_emoji,
+)
 from models.text.vocabulary import Vocabulary
 
 ENTRIES = {
@@ -93,3 +99,10 @@ def test_german_spelling_is_a_list_of_words_that_text_finds() -> None:
     assert {"die", "muss", "dass", "sie"}.isdisjoint(spelling)
     found = Vocabulary(("<unk>", "<eos>", *spelling.values())).encode(spelling)
     assert found == list(range(2, len(spelling) + 2))
+
+
+def test_emoji_take_the_places_of_the_rarest_words() -> None:
+    ranked = ["a", "😂", "b", "c", "d", "👍", "😢"]
+
+    assert with_emoji(ranked, 4, 2) == ["a", "😂", "b", "👍"]
+    assert with_emoji(ranked, 9, 9) == ranked

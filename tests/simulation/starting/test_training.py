@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from simulation.starting import training
 from simulation.starting.texts import Corpus
 from simulation.starting.training import Recipe, learn, step_count
 
@@ -51,6 +52,28 @@ def test_early_text_has_its_steps_in_the_first_half(tmp_path: Path) -> None:
     # Three windows in the first of two epochs, one in the second.
     assert told == [1, 2, 3, 4]
     assert step_count(recipe_of(corpus), corpus) == 4
+
+
+@pytest.mark.parametrize("done", [1, 2, 3])
+def test_a_start_with_early_text_goes_on_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, done: int
+) -> None:
+    monkeypatch.setattr(training, "CHECKPOINT_STEPS", 1)
+    # Three windows in the first of two epochs, one in the second.
+    generator = torch.Generator().manual_seed(3)
+    pieces = [torch.randint(1, 5, (64 * 32,), generator=generator) for _ in range(3)]
+    corpus = Corpus((pieces[0],), (), "0" * 64, early=tuple(pieces[1:]))
+
+    def stop_after(step: int, loss: float) -> None:
+        if step == done:
+            raise KeyboardInterrupt
+
+    whole = learn(recipe_of(corpus), corpus, tmp_path / "whole.pt", lambda step, loss: None)
+    with pytest.raises(KeyboardInterrupt):
+        learn(recipe_of(corpus), corpus, tmp_path / "parts.pt", stop_after)
+    parts = learn(recipe_of(corpus), corpus, tmp_path / "parts.pt", lambda step, loss: None)
+
+    assert torch.equal(parts, whole)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")

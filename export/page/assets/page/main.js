@@ -50,10 +50,14 @@ function takeSuggestion(word, kind) {
   field.area.focus();
 }
 
-async function follow() {
+function suggest() {
   const isWithoutBlanks = isUnparted(typedWord(field.before));
   at("saved").textContent = isWithoutBlanks ? NO_WORDS : saved.told(field.text);
-  await strip.follow(field.before);
+  return strip.follow(field.before);
+}
+
+async function follow() {
+  await suggest();
   if (opened) showFacts(at("facts"), factsOf(opened));
 }
 
@@ -84,6 +88,7 @@ async function openInTurn(mine, source, description, wanted) {
     }
     const before = opened;
     opened = { ...made, source, description, version };
+    if (before) opened.keyboard.spare(before.keyboard);
     opened.keyboard.allowOffensive(at("offensive").checked);
     strip.use(opened.keyboard);
     keys.layOut(version.languages);
@@ -228,7 +233,7 @@ field.area.addEventListener("input", () => {
   follow();
 });
 document.addEventListener("selectionchange", () => {
-  if (opened && document.activeElement === field.area) strip.follow(field.before);
+  if (opened && document.activeElement === field.area) suggest();
 });
 field.area.addEventListener("keydown", (event) => {
   const number = event.altKey && /^Digit[123]$/.test(event.code) ? Number(event.code.at(-1)) : 0;

@@ -69,6 +69,12 @@ export class Keyboard {
     }
   }
 
+  /** Take over what the same person's other keyboard spares. */
+  spare(other) {
+    this.kept = other.kept;
+    this.typed = other.typed;
+  }
+
   /** Return the strip for the text before the cursor, which may be all empty. */
   async suggest(text) {
     const reading = await this.words.read(text);
