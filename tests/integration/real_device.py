@@ -9,14 +9,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from edge_client.cli import main
 from tests.forking import ForkedCommand
 from tests.integration.federation import Federation
+from tests.waiting import until
 
 LIMIT_S = 110.0
 Found = TypeVar("Found")
@@ -115,12 +114,3 @@ def await_rounds(federation: Federation, count: int) -> None:
 
 def await_line(device: RealDevice, line: str) -> None:
     until(lambda: device.log.exists() and line in device.log.read_text())
-
-
-def until(condition: Callable[[], Found]) -> Found:
-    """Return the first true answer of ``condition``, asked again and again for a minute."""
-    deadline = time.monotonic() + LIMIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found

@@ -4,7 +4,6 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from itertools import cycle
@@ -22,6 +21,7 @@ from tests.integration.device import Device
 from tests.integration.federation import Federation, free_ports, settings
 from tests.integration.serving_process import PATIENT_S, START_TIMEOUT_S, Machine, begin_serving
 from tests.integration.test_failpoints import StubbornDevice
+from tests.waiting import until
 
 
 class Coordinator:
@@ -151,11 +151,3 @@ def _copy_run(alone: FederationConfig, shared: FederationConfig) -> None:
     store = open_store(shared.store)
     start_run(store, run, shared.seed, shared.run_digest, now=time.time())
     store.close()
-
-
-def until(holds: Callable[[], bool], limit_s: float = 60.0) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + limit_s
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

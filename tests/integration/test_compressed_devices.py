@@ -26,9 +26,9 @@ from tests.integration.real_device import (
     children_of,
     is_running,
     set_floor,
-    until,
 )
 from tests.integration.test_personal_devices import SimulatedDevices
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("processes")
 

@@ -11,8 +11,8 @@ from protos import federation_pb2_grpc as pb_grpc
 from tests.integration.conftest import Make
 from tests.integration.device import next_lease
 from tests.integration.federation import Federation
-from tests.integration.real_device import until
 from tests.integration.serving_process import LEAP_S
+from tests.waiting import until
 
 
 def status(federation: Federation) -> pb.StatusResponse:

@@ -21,7 +21,8 @@ from server.releases.files import read_release
 from tests.edge_client.datasets.test_speech_examples import record
 from tests.integration.federation import Federation, free_ports
 from tests.integration.personal_federation import Simulated
-from tests.integration.real_device import LIMIT_S, RealDevice, await_rounds, until
+from tests.integration.real_device import LIMIT_S, RealDevice, await_rounds
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("processes")
 

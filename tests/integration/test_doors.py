@@ -17,8 +17,8 @@ from protos import federation_pb2_grpc as pb_grpc
 from protos.version import PROTOCOL_VERSION
 from tests.integration.device import Device, Orders, call_of, next_lease
 from tests.integration.federation import Federation, settings
-from tests.integration.real_device import until
 from tests.integration.test_refusals import refusal
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("doors")
 

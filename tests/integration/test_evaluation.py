@@ -9,8 +9,8 @@ from models.plan.plan import decode_plan
 from server.operating.commands import Federation as Operated
 from tests.integration.conftest import Make
 from tests.integration.device import Device, next_lease
-from tests.integration.real_device import until
 from tests.integration.test_real_refusals import connected
+from tests.waiting import until
 
 
 def test_counts_of_other_devices_choose_the_best_round_and_end_the_run(

@@ -4,8 +4,6 @@ import os
 import re
 import resource
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from tests.integration.device import Device, next_lease
 from tests.integration.federation import Federation
 from tests.integration.real_device import await_rounds
 from tests.integration.test_round import expected_digest
+from tests.waiting import until
 
 pytestmark = [pytest.mark.xdist_group("full disk"), pytest.mark.usefixtures("no_forks_left")]
 
@@ -70,13 +69,6 @@ class ShortCommand:
         assert self.process.poll() is None, self.log
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(60) == 0
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def commit_all(federation: Federation, devices: list[Device]) -> None:

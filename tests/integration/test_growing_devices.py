@@ -14,8 +14,9 @@ from models.networks.grown_layers import first_parameters
 from models.settings.model import schema_of
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.personal_federation import Simulated
-from tests.integration.real_device import await_rounds, until
+from tests.integration.real_device import await_rounds
 from tests.integration.test_growing_rounds import GROWTH, TWO_LAYERS
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("processes")
 

@@ -43,12 +43,13 @@ from server.releases.files import read_release
 from server.releases.starting_model import starting_parameters
 from tests.integration.device import Device, next_lease, plan_of, wait_finished
 from tests.integration.federation import Federation, settings
-from tests.integration.real_device import LIMIT_S, RealDevice, await_rounds, until
+from tests.integration.real_device import LIMIT_S, RealDevice, await_rounds
 from tests.integration.serving_process import LEAP_S
 from tests.integration.test_failpoints import StubbornDevice
 from tests.integration.test_observed import samples_of, scraped, watched
 from tests.integration.test_real_refusals import connected
 from tests.integration.test_round import run_to_the_end
+from tests.waiting import until
 
 CENTRAL = """
 noise_multiplier = 1.0

@@ -13,8 +13,8 @@ from server.helper.folder import HelperFolder
 from server.helper.running import run_helper
 from server.records.failpoints import Failpoints
 from tests.forking import ForkedCommand
-from tests.integration.real_device import until
 from tests.server.helper.scene import Parties, ask, kept_by, make_parties, terms_of
+from tests.waiting import until
 
 
 def serve_until_it_dies(arguments: list[str]) -> int:

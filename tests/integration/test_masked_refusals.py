@@ -24,7 +24,8 @@ from tests.integration.masked_federation import (
     made_up,
     on_grid,
 )
-from tests.integration.real_device import await_rounds, until
+from tests.integration.real_device import await_rounds
+from tests.waiting import until
 
 
 def test_a_device_can_spoil_an_attempt_or_be_left_out_and_no_more(

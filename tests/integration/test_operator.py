@@ -25,7 +25,7 @@ from tests.forking import ForkedCommand
 from tests.integration.conftest import Make
 from tests.integration.device import code_of, enrol, next_lease
 from tests.integration.federation import Federation, settings
-from tests.integration.real_device import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.xdist_group("operator"), pytest.mark.usefixtures("no_forks_left")]
 

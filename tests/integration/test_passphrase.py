@@ -23,8 +23,8 @@ from tests.integration.real_device import (
     await_rounds,
     children_of,
     set_floor,
-    until,
 )
+from tests.waiting import until
 
 pytestmark = [pytest.mark.xdist_group("passphrase"), pytest.mark.usefixtures("no_forks_left")]
 

@@ -15,8 +15,9 @@ from server.config.federation import FederationConfig
 from server.config.plans import make_plan
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.personal_federation import FEDTP, TRANSFORMER, Simulated
-from tests.integration.real_device import RealDevice, await_line, await_rounds, set_floor, until
+from tests.integration.real_device import RealDevice, await_line, await_rounds, set_floor
 from tests.integration.test_real_refusals import connected, operator
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("processes")
 

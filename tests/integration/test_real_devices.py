@@ -16,9 +16,9 @@ from tests.integration.real_device import (
     children_of,
     is_running,
     set_floor,
-    until,
 )
 from tests.integration.simulated_run import simulated
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("processes")
 

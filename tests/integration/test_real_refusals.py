@@ -23,8 +23,9 @@ from server.closing.summing import Contribution
 from server.config.plans import make_plan
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation
-from tests.integration.real_device import RealDevice, await_line, await_rounds, set_floor, until
+from tests.integration.real_device import RealDevice, await_line, await_rounds, set_floor
 from tests.integration.simulated_run import simulated
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("real refusals")
 

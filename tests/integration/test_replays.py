@@ -7,7 +7,7 @@ from protos import federation_pb2 as pb
 from tests.integration.conftest import Make
 from tests.integration.device import code_of, next_lease
 from tests.integration.federation import Federation
-from tests.integration.real_device import until
+from tests.waiting import until
 
 
 def restart(federation: Federation) -> None:

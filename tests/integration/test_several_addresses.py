@@ -14,8 +14,9 @@ from edge_client.wire.addresses import SILENCE_S
 from server.cli import main
 from tests.integration.conftest import Make
 from tests.integration.federation import Federation
-from tests.integration.real_device import TEXTS, RealDevice, await_rounds, set_floor, until
+from tests.integration.real_device import TEXTS, RealDevice, await_rounds, set_floor
 from tests.integration.simulated_run import simulated
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("processes")
 

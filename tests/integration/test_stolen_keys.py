@@ -13,7 +13,8 @@ from server.cli import main
 from server.operating.commands import Federation as Operated
 from tests.integration.conftest import Make, MakeDevices
 from tests.integration.federation import Federation
-from tests.integration.real_device import RealDevice, await_rounds, until
+from tests.integration.real_device import RealDevice, await_rounds
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("stolen keys")
 

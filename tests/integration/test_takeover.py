@@ -15,16 +15,12 @@ from server.operating.leading import LOST_STATUS
 from server.records.leadership import PATIENCE_S
 from tests.integration.device import next_lease
 from tests.integration.real_device import LIMIT_S
-from tests.integration.shared_federation import (
-    Coordinator,
-    FollowingDevice,
-    SharedFederation,
-    until,
-)
+from tests.integration.shared_federation import Coordinator, FollowingDevice, SharedFederation
 from tests.integration.test_failpoints import ROUNDS, assert_undisturbed
 from tests.integration.test_observed import samples_of, scraped
 from tests.integration.test_round import expected_digest
 from tests.server.postgresql_cluster import PostgresqlCluster
+from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("postgresql")
 

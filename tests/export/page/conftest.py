@@ -23,7 +23,8 @@ from models.text.vocabulary import Vocabulary
 from tests.browser import open_browser
 from tests.export.people_scene import PEOPLE, release_with_people
 from tests.export.promised import promising
-from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
+from tests.export.serve.running_server import RunningServer, serving_folder
+from tests.waiting import until
 
 # A page loads a runtime and a model first, on a machine that may be busy with other tests.
 expect.set_options(timeout=30_000)
@@ -97,7 +98,7 @@ def served(
     folder = serving_folder(root / "folder", household.shared, more=more)
     server = RunningServer(folder, root / "log")
     tokens = make_tokens(server.folder, [*PEOPLE, "cat"])
-    wait_until(lambda: server.get("/v1/keyboard", tokens["cat"]).status == 200)
+    until(lambda: server.get("/v1/keyboard", tokens["cat"]).status == 200)
     yield Served(server, household, tokens)
     assert server.stop() == 0
 

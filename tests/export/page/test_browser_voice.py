@@ -19,9 +19,10 @@ from models.plan.published_part import PublishedPart, PublishedRecord
 from tests.export.conftest import RUN
 from tests.export.page.conftest import shown_facts
 from tests.export.promised import PROMISE, promising
-from tests.export.serve.running_server import RunningServer, serving_folder, token_of, wait_until
+from tests.export.serve.running_server import RunningServer, serving_folder, token_of
 from tests.export.voices import ONE_VOICE, VOCODER, speech_plan, speech_release, vocoder_release
 from tests.models.tiny_voice import MEL
+from tests.waiting import until
 
 TEXT = "Hi there."
 VECTOR = np.array([1, -2, 3], dtype=np.float32)
@@ -85,7 +86,7 @@ def page(browser: Browser, server: RunningServer) -> Iterator[Page]:
 
 def _sign_in(page: Page, server: RunningServer, client: str) -> None:
     token = token_of(server.folder, client)
-    wait_until(lambda: server.get("/v1/keyboard", token).status == 200)
+    until(lambda: server.get("/v1/keyboard", token).status == 200)
     page.get_by_label("Your token").fill(token)
     page.get_by_role("button", name="Open my keyboard").click()
 
@@ -166,7 +167,7 @@ def test_where_nothing_can_speak_for_a_person_it_cannot_be_asked_to(
     page: Page, server: RunningServer
 ) -> None:
     token = token_of(server.folder, "eve")
-    wait_until(lambda: server.get("/v1/keyboard", token).status == 200)
+    until(lambda: server.get("/v1/keyboard", token).status == 200)
     described: dict[str, Any] = dict(server.get("/v1/keyboard", token).json)
     described["voice"] |= {"voices": []}
     page.route("**/v1/keyboard", lambda route: route.fulfill(json=described))

@@ -12,7 +12,8 @@ from models.settings.model import schema_of
 from models.text.vocabulary import Vocabulary
 from models.vector.codec import FlatVector
 from tests.export.conftest import SETTINGS, WORDS, write_release
-from tests.export.serve.running_server import RunningServer, serving_folder, token_of, wait_until
+from tests.export.serve.running_server import RunningServer, serving_folder, token_of
+from tests.waiting import until
 
 
 @pytest.fixture(scope="session")
@@ -64,5 +65,5 @@ def ann(server: RunningServer) -> str:
 def new_client(server: RunningServer, client: str) -> str:
     """Make a token and wait until the server knows it."""
     token = token_of(server.folder, client)
-    wait_until(lambda: server.next(token, "").status == 200)
+    until(lambda: server.next(token, "").status == 200)
     return token

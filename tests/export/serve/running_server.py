@@ -8,8 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
@@ -19,6 +18,7 @@ from export.serve.cli import main
 from export.serve.folder.folder import ServingFolder
 from export.serve.folder.tokens import make_tokens
 from tests.forking import ForkedCommand
+from tests.waiting import until
 
 START_TIMEOUT_S = 60.0
 _COMMAND = "import sys; from export.serve.cli import main; sys.exit(main())"
@@ -65,7 +65,7 @@ class RunningServer:
                 env=os.environ | {"PYTHONPATH": str(_ROOT), "OMP_NUM_THREADS": "1"},
             )
         )
-        wait_until(self._is_announced, timeout_s=START_TIMEOUT_S)
+        until(self._is_announced, limit_s=START_TIMEOUT_S)
         urls = self._announced()
         self.address, self.metrics_address = urls[0].netloc, urls[-1].netloc
         self.grpc_address = next((url.netloc for url in urls if url.scheme == "grpc"), None)
@@ -150,10 +150,3 @@ def serving_folder(
 
 def token_of(folder: ServingFolder, client: str) -> str:
     return make_tokens(folder, [client])[client]
-
-
-def wait_until(condition: Callable[[], bool], *, timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)

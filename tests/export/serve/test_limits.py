@@ -11,7 +11,8 @@ import pytest
 
 from export.serve.folder.tokens import make_tokens
 from tests.export.serve.conftest import new_client
-from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
+from tests.export.serve.running_server import RunningServer, serving_folder
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_a_client_that_asks_too_often_waits_and_others_do_not(strict: RunningSer
     assert {answer.status for answer in answers} == {200, 429}
     assert {answer.headers["retry-after"] for answer in refused} == {"1"}
     assert strict.next(calm, "").status == 200
-    wait_until(lambda: strict.next(hasty, "").status == 200)
+    until(lambda: strict.next(hasty, "").status == 200)
 
 
 def test_a_body_that_says_it_is_too_large_is_refused_unread(
@@ -112,9 +113,9 @@ def test_a_body_takes_room_as_it_comes(server: RunningServer, ann: str) -> None:
     connection.endheaders()
     connection.send(b"{")
 
-    wait_until(lambda: server.metric("sotto_waiting_bytes") == 1)
+    until(lambda: server.metric("sotto_waiting_bytes") == 1)
     connection.close()
-    wait_until(lambda: server.metric("sotto_waiting_bytes") == 0)
+    until(lambda: server.metric("sotto_waiting_bytes") == 0)
 
 
 @pytest.mark.slow
@@ -164,8 +165,8 @@ def test_a_client_that_hangs_up_disturbs_nobody(server: RunningServer, ann: str)
             head = f"POST /v1/next HTTP/1.1\r\nAuthorization: Bearer {ann}\r\nContent-Length: 100"
             connection.sendall(f"{head}\r\n\r\n{{".encode())
 
-    wait_until(lambda: server.next(ann, "").status == 200)
-    wait_until(lambda: server.metric("sotto_requests_under_way") == 0)
+    until(lambda: server.next(ann, "").status == 200)
+    until(lambda: server.metric("sotto_requests_under_way") == 0)
     assert server.metric("sotto_waiting_bytes") == 0
 
 
@@ -184,7 +185,7 @@ def test_requests_under_way_are_answered_before_the_server_ends(
     connection.putheader("Content-Length", "12")
     connection.endheaders()
     connection.send(b'{"text":')
-    wait_until(lambda: server.metric("sotto_waiting_bytes") == 8)
+    until(lambda: server.metric("sotto_waiting_bytes") == 8)
 
     codes: list[int] = []
     stopping = threading.Thread(target=lambda: codes.append(server.stop()))

@@ -28,7 +28,8 @@ from models.text.vocabulary import Vocabulary
 from tests.export.conftest import RUN
 from tests.export.people_scene import release_with_people
 from tests.export.serve.loaded.test_people import TEXT, UNLIMITED, Federation
-from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
+from tests.export.serve.running_server import RunningServer, serving_folder
+from tests.waiting import until
 
 
 def only_ada(everybody: Path, target: Path) -> Path:
@@ -78,7 +79,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, run: Federation) -> Iterato
 @pytest.fixture(scope="module")
 def tokens(server: RunningServer) -> Mapping[str, str]:
     made = make_tokens(server.folder, ["ada", "ben", "cat"])
-    wait_until(lambda: server.next(made["cat"], "").status != 401)
+    until(lambda: server.next(made["cat"], "").status != 401)
     return made
 
 
@@ -120,12 +121,12 @@ def test_who_is_no_longer_in_everybodys_file_is_not_made_any_more(
     without_ben = only_ada(everybody, tmp_path / "without-ben.zip")
 
     assert main(["person", str(server.folder.root), str(without_ben)]) == 0
-    wait_until(lambda: server.next(tokens["ben"], TEXT).status == 404)
+    until(lambda: server.next(tokens["ben"], TEXT).status == 404)
     assert server.next(tokens["ada"], TEXT, count=10).words == run.words["ada"]
     assert server.metric("sotto_personal_models") == 1
 
     assert main(["person", str(server.folder.root), str(everybody)]) == 0
-    wait_until(lambda: server.next(tokens["ben"], TEXT).status == 200)
+    until(lambda: server.next(tokens["ben"], TEXT).status == 200)
     assert server.next(tokens["ben"], TEXT, count=10).words == run.words["ben"]
 
 
@@ -139,14 +140,14 @@ def test_who_is_withdrawn_has_no_model_on_the_version_before_either(
     try:
         made = make_tokens(folder, ["ada", "ben"])
         before = read_versions(folder).before
-        wait_until(lambda: server.next(made["ben"], TEXT, version=before).status == 200)
+        until(lambda: server.next(made["ben"], TEXT, version=before).status == 200)
         everybody = run.shared.parent / "everybody.zip"
         without_ben = only_ada(everybody, tmp_path / "without-ben.zip")
 
         assert main(["person", str(folder.root), str(without_ben)]) == 0
 
-        wait_until(lambda: server.next(made["ben"], TEXT, version=before).status == 404)
-        wait_until(lambda: server.next(made["ben"], TEXT).status == 404)
+        until(lambda: server.next(made["ben"], TEXT, version=before).status == 404)
+        until(lambda: server.next(made["ben"], TEXT).status == 404)
         assert server.next(made["ada"], TEXT, count=10, version=before).words == run.words["ada"]
     finally:
         assert server.stop() == 0

@@ -15,7 +15,8 @@ from models.text.vocabulary import Vocabulary
 from models.vector.codec import FlatVector
 from tests.export.conftest import SETTINGS, WORDS, write_release
 from tests.export.serve.conftest import new_client
-from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
+from tests.export.serve.running_server import RunningServer, serving_folder
+from tests.waiting import until
 
 OFFENSIVE = tuple("shit" if word == "sea" else word for word in WORDS)
 ROW = OFFENSIVE.index("shit")
@@ -61,5 +62,5 @@ def test_a_person_is_spared_offensive_words_and_can_allow_them(server: RunningSe
     assert (version.never, version.offensive) == ([0, 1, ROW], [ROW])
     # A blocklist that leaves nothing is refused; what was served goes on.
     server.folder.blocklist.write_text("\n".join(OFFENSIVE))
-    wait_until(lambda: "must leave a word to suggest" in server.log.read_text())
+    until(lambda: "must leave a word to suggest" in server.log.read_text())
     assert server.next(ann, "we ", count=10).words == spared

@@ -12,12 +12,8 @@ import pytest
 from export.bundles.keyboard_bundle import load_bundle
 from export.serve.cli import main
 from tests.export.serve.conftest import new_client
-from tests.export.serve.running_server import (
-    RunningServer,
-    serving_folder,
-    token_of,
-    wait_until,
-)
+from tests.export.serve.running_server import RunningServer, serving_folder, token_of
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -61,13 +57,13 @@ def test_versions_are_exchanged_under_load_and_no_request_is_dropped(
 
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
         asking = [threads.submit(ask) for _ in range(4)]
-        wait_until(lambda: (200, "go") in seen)
+        until(lambda: (200, "go") in seen)
         promote(server, bundles[4])
-        wait_until(lambda: (200, "we") in seen)
+        until(lambda: (200, "we") in seen)
         promote(server, bundles[5])
-        wait_until(lambda: (200, "a") in seen)
+        until(lambda: (200, "a") in seen)
         assert main(["rollback", str(server.folder.root)]) == 0
-        wait_until(lambda: first_word(server, ann) == "we")
+        until(lambda: first_word(server, ann) == "we")
         stop.set()
         for one in asking:
             one.result()
@@ -84,14 +80,14 @@ def test_a_folder_that_could_not_be_looked_at_is_looked_at_again(
     content = blocklist.read_bytes() if blocklist.exists() else None
     blocklist.unlink(missing_ok=True)
     blocklist.symlink_to(blocklist.name)  # A loop, which no stat gets through.
-    wait_until(lambda: "the folder cannot be looked at" in server.log.read_text())
+    until(lambda: "the folder cannot be looked at" in server.log.read_text())
 
     assert main(["revoke", str(server.folder.root), "ann"]) == 0
     blocklist.unlink()
     if content is not None:
         blocklist.write_bytes(content)
 
-    wait_until(lambda: server.next(ann, "").status == 401)
+    until(lambda: server.next(ann, "").status == 401)
     assert server.log.read_text().count("the folder cannot be looked at") == 1
 
 
@@ -100,11 +96,11 @@ def test_a_promotion_is_taken_over_once(
     server: RunningServer, ann: str, bundles: dict[int, Path]
 ) -> None:
     taken = 'sotto_reloads_total{outcome="served"}'
-    wait_until(lambda: taken in server.metrics())  # At the start nothing counts as seen.
+    until(lambda: taken in server.metrics())  # At the start nothing counts as seen.
     before = server.metric(taken)
 
     promote(server, bundles[4])
-    wait_until(lambda: first_word(server, ann) == "we")
+    until(lambda: first_word(server, ann) == "we")
     for name in ("bob", "eve"):  # A token that is known shows that the server looked once more.
         new_client(server, name)
 
@@ -118,12 +114,12 @@ def test_the_version_before_is_served_to_who_asks_for_it(
     before = str(server.next(ann, "").json["version"])
 
     promote(server, bundles[4])
-    wait_until(lambda: first_word(server, ann) == "we")
+    until(lambda: first_word(server, ann) == "we")
 
     assert first_word(server, ann, version=before) == "go"
     assert server.get(f"/v2/models/keyboard/versions/{before}/ready").status == 200
     promote(server, bundles[5])
-    wait_until(lambda: first_word(server, ann) == "a")
+    until(lambda: first_word(server, ann) == "a")
     assert server.next(ann, "", version=before).status == 404
 
 
@@ -138,14 +134,14 @@ def test_a_version_that_cannot_be_loaded_leaves_the_old_one(
     good = server.folder.versions.read_text()
 
     server.folder.versions.write_text(good.replace(served, "spoilt"))
-    wait_until(lambda: "versions are not taken over" in server.log.read_text())
+    until(lambda: "versions are not taken over" in server.log.read_text())
 
     assert first_word(server, ann) == "go"
     assert server.get("/v2/health/ready").status == 200
-    wait_until(lambda: 'sotto_reloads_total{outcome="refused"} 1.0' in server.metrics())
+    until(lambda: 'sotto_reloads_total{outcome="refused"} 1.0' in server.metrics())
     server.folder.versions.write_text("{")
     server.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: "versions.json cannot be read" in server.log.read_text())
+    until(lambda: "versions.json cannot be read" in server.log.read_text())
     assert first_word(server, ann) == "go"
 
 
@@ -154,7 +150,7 @@ def test_a_blocklist_is_taken_over_while_the_server_runs(server: RunningServer, 
     before = server.next(ann, "see ").words
 
     server.folder.blocklist.write_text(f"{before[0]}\n{before[1]}\n")
-    wait_until(lambda: server.next(ann, "see ").words != before)
+    until(lambda: server.next(ann, "see ").words != before)
 
     assert before[0] not in server.next(ann, "see ", count=10).words
     strip = server.next(ann, "See. ").json["strip"]
@@ -196,10 +192,10 @@ def new_client_when_ready(server: RunningServer, bundle: Path) -> str:
     assert server.get("/v2/health/ready").status == 503
     assert server.get("/v2/models/keyboard/ready").status == 503
     token = token_of(server.folder, "ann")
-    wait_until(lambda: server.next(token, "").status == 503)
+    until(lambda: server.next(token, "").status == 503)
     assert b"no keyboard is served here yet; promote one" in server.next(token, "").body
     promote(server, bundle)
-    wait_until(lambda: server.get("/v2/health/ready").status == 200)
+    until(lambda: server.get("/v2/health/ready").status == 200)
     speech = {"model": "voice", "voice": "ann", "input": "Hi."}
     silent = server.post("/v1/audio/speech", speech, token)
     assert silent.status == 503

@@ -38,6 +38,7 @@ from simulation.tuning.candidate import Deployment
 from simulation.tuning.measuring import Laboratory, Measurement
 from simulation.tuning.space import make_space, parse_dimension
 from simulation.tuning.study import search
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.slow,
@@ -139,13 +140,6 @@ def with_reporter(run: WholeRun, reporter: Reporter) -> WholeRun:
     return run._replace(options=run.options._replace(reporter=reporter))
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def results(starter: RunStarter, runs: list[WholeRun]) -> list[Figures]:
     started = [starter.start(run) for run in runs]
     return [one.result() for one in started]
@@ -188,7 +182,7 @@ def test_an_interrupted_sweep_leaves_nothing_on_nodes_and_goes_on_with_what_is_f
         results(starter, there)
 
     assert left
-    wait_until(lambda: not list(scratch_place().glob("*/")))
+    until(lambda: not list(scratch_place().glob("*/")), limit_s=120)
     (finished,) = tmp_path.glob("there/*/final.json")
     written_at = finished.stat().st_mtime_ns
 

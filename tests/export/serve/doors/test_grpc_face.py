@@ -22,7 +22,8 @@ from models.text.vocabulary import Vocabulary
 from protos import keyboard_pb2 as pb
 from protos import keyboard_pb2_grpc as pb_grpc
 from tests.export.people_scene import release_with_people
-from tests.export.serve.running_server import RunningServer, serving_folder, token_of, wait_until
+from tests.export.serve.running_server import RunningServer, serving_folder, token_of
+from tests.waiting import until
 
 TEXT = "we see the "
 GRPC = {'# grpc_address = "127.0.0.1:8081"': 'grpc_address = "127.0.0.1:0"'}
@@ -138,11 +139,11 @@ def test_what_cannot_be_answered_is_refused_with_the_rule(
 @pytest.mark.slow
 def test_a_revoked_token_ends_for_an_open_connection_too(device: Device) -> None:
     ben = token_of(device.server.folder, "ben")
-    wait_until(lambda: device.server.next(ben, "").status == 200)
+    until(lambda: device.server.next(ben, "").status == 200)
     assert device.next(pb.NextRequest(text=TEXT), ben).suggestions
 
     token_of(device.server.folder, "ben")  # a new one ends the old
-    wait_until(lambda: device.server.next(ben, "").status == 401)
+    until(lambda: device.server.next(ben, "").status == 401)
 
     assert device.refused(pb.NextRequest(text=TEXT), ben)[0] == "UNAUTHENTICATED"
 

@@ -9,7 +9,8 @@ from export.runtime.next_word import NextWords
 from export.runtime.strip import Keyboard
 from export.runtime.word_graph import NextWordGraph
 from tests.export.serve.conftest import new_client
-from tests.export.serve.running_server import RunningServer, token_of, wait_until
+from tests.export.serve.running_server import RunningServer, token_of
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +210,7 @@ def test_what_is_incognito_is_not_carried(server: RunningServer) -> None:
 
 def new_client_without_asking(server: RunningServer, client: str) -> str:
     token = token_of(server.folder, client)
-    wait_until(lambda: server.get("/v2/models/keyboard", token).status == 200)
+    until(lambda: server.get("/v2/models/keyboard", token).status == 200)
     return token
 
 

@@ -22,7 +22,8 @@ from models.settings.model import GruLmSettings
 from models.text.vocabulary import Vocabulary
 from protos import keyboard_pb2 as pb
 from tests.export.conftest import WORDS, plan_of, random_parameters, write_release
-from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
+from tests.export.serve.running_server import RunningServer, serving_folder
+from tests.waiting import until
 
 LARGE = GruLmSettings(vocabulary_size=len(WORDS), hidden_size=400)
 BODY_S = 4.0
@@ -124,7 +125,7 @@ def test_one_client_s_bodies_leave_room_for_the_others(
             # Those that are refused are closed meanwhile.
             with contextlib.suppress(ConnectionError):
                 connection.sendall(b" " * 65_535)
-        wait_until(is_full_or_late)
+        until(is_full_or_late)
         assert max(waiting) <= most
         assert besieged.next(tokens["bob"], "we ").status == 200
         for connection in sent:
@@ -134,7 +135,7 @@ def test_one_client_s_bodies_leave_room_for_the_others(
 
     assert CALLS_OF_ONE <= answers.count(b"HTTP/1.1 408") <= CALLS_OF_ONE * fillings
     assert set(answers) <= {b"HTTP/1.1 408", b"HTTP/1.1 429", b""}
-    wait_until(lambda: besieged.metric("sotto_waiting_bytes") == 0)
+    until(lambda: besieged.metric("sotto_waiting_bytes") == 0)
 
 
 @pytest.mark.slow

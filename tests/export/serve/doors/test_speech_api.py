@@ -25,15 +25,10 @@ from export.speaking.voice import open_voice
 from models.plan.plan import plan_schema
 from models.plan.published_part import PublishedPart, PublishedRecord
 from tests.export.conftest import RUN
-from tests.export.serve.running_server import (
-    Answer,
-    RunningServer,
-    serving_folder,
-    token_of,
-    wait_until,
-)
+from tests.export.serve.running_server import Answer, RunningServer, serving_folder, token_of
 from tests.export.voices import ONE_VOICE, VOCODER, speech_plan, speech_release, vocoder_release
 from tests.models.tiny_voice import MEL
+from tests.waiting import until
 
 # Eight kHz, so that every format can have it, and no dropout, so that the sound is known.
 SERVED_MEL = replace(MEL, sample_rate_hz=8000)
@@ -81,7 +76,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, bundle: Path) -> Iterator[R
 @pytest.fixture(scope="module")
 def tokens(server: RunningServer) -> dict[str, str]:
     made = {client: token_of(server.folder, client) for client in (*VECTORS, "eve")}
-    wait_until(lambda: server.metric("sotto_clients") == len(made))
+    until(lambda: server.metric("sotto_clients") == len(made))
     return made
 
 
@@ -197,7 +192,7 @@ def test_the_first_sound_is_sent_before_the_last_is_made(
 
     # Forty sentences of two seconds each were asked for.
     assert spoken_s < 60
-    wait_until(lambda: server.metric("sotto_speeches") == 0)
+    until(lambda: server.metric("sotto_speeches") == 0)
     assert server.metric("sotto_spoken_seconds_total") - before < 80
 
 
@@ -277,7 +272,7 @@ def test_a_voice_is_added_promoted_and_rolled_back_while_the_server_runs(
     new = read_versions(server.folder.voices).present
     assert new is not None
     assert new.startswith("000004-")
-    wait_until(lambda: speak(server, tokens["ann"], model=new, input="A.").status == 200)
+    until(lambda: speak(server, tokens["ann"], model=new, input="A.").status == 200)
 
     assert main([*promote, str(tmp_path / "worse.zip")]) == 1
     assert read_versions(server.folder.voices).present == new

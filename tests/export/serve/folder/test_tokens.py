@@ -7,7 +7,8 @@ from export.serve.cli import main
 from export.serve.folder.folder import ServingError, ServingFolder
 from export.serve.folder.tokens import clients_with_tokens, make_tokens, read_tokens, revoke_tokens
 from tests.export.serve.conftest import new_client
-from tests.export.serve.running_server import RunningServer, wait_until
+from tests.export.serve.running_server import RunningServer
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def test_a_server_takes_over_new_and_revoked_tokens_while_it_runs(server: Runnin
     token = new_client(server, "leaving")
 
     assert main(["revoke", str(server.folder.root), "leaving"]) == 0
-    wait_until(lambda: server.next(token, "").status == 401)
+    until(lambda: server.next(token, "").status == 401)
 
     again = new_client(server, "leaving")
     assert again != token
@@ -72,7 +73,7 @@ def test_a_spoilt_file_of_tokens_leaves_those_that_were_known(
     kept = server.folder.tokens.read_bytes()
 
     server.folder.tokens.write_bytes(b"{")
-    wait_until(lambda: "tokens are not taken over" in server.log.read_text())
+    until(lambda: "tokens are not taken over" in server.log.read_text())
 
     assert server.next(ann, "").status == 200
     server.folder.tokens.write_bytes(kept)

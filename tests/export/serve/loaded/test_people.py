@@ -20,7 +20,8 @@ from export.serve.folder.tokens import make_tokens
 from models.text.vocabulary import Vocabulary
 from models.vector.tensor_file import decode_tensors
 from tests.export.people_scene import release_with_people
-from tests.export.serve.running_server import RunningServer, serving_folder, wait_until
+from tests.export.serve.running_server import RunningServer, serving_folder
+from tests.waiting import until
 
 TEXT = "we see the "
 UNLIMITED = {
@@ -78,7 +79,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, run: Federation) -> Iterato
 @pytest.fixture(scope="module")
 def tokens(server: RunningServer) -> Mapping[str, str]:
     made = make_tokens(server.folder, ["ada", "ben", "cat"])
-    wait_until(lambda: server.next(made["cat"], "").status != 401)
+    until(lambda: server.next(made["cat"], "").status != 401)
     return made
 
 

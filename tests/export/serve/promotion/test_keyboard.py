@@ -29,7 +29,8 @@ from models.tasks.next_word import NextWord
 from models.text.vocabulary import Vocabulary
 from models.vector.codec import FlatVector
 from tests.export.conftest import SETTINGS, WORDS, Federation, write_release
-from tests.export.serve.running_server import serving_folder, wait_until
+from tests.export.serve.running_server import serving_folder
+from tests.waiting import until
 
 Json = dict[str, object]
 
@@ -177,7 +178,7 @@ def test_a_second_promotion_waits_for_the_first_and_says_so(
 
     with measuring(asked, monkeypatch, status=0):
         waiting.start()
-        wait_until(lambda: "waiting: another sotto-serve command promotes into" in caplog.text)
+        until(lambda: "waiting: another sotto-serve command promotes into" in caplog.text)
     waiting.join()
 
     found = status_of(folder, capsys)
