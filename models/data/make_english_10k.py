@@ -4,7 +4,8 @@
     --plays roles.jsonl.gz --readings metadata.csv --scowl /usr/share/dict/scowl
     --out models/data/english-10k.txt
 
-The same sources always give the same list. ``--measure FILE`` prints which share of another text's
+It needs the package wordfreq, whose emoji stand behind those that our sources have. The same
+sources always give the same list. ``--measure FILE`` prints which share of another text's
 words the list has; such a text has no influence on the list.
 """
 
@@ -21,6 +22,8 @@ from pathlib import Path
 from pydoc_data.topics import topics
 from typing import Any, NamedTuple
 
+from models.data.language_lists import EMOJI_COUNT, language_list, with_emoji
+from models.text.letters import is_emoji
 from models.text.vocabulary import SHIPPED_SIZE, Vocabulary
 from models.text.words import EOS_WORD, UNK_WORD, tokenise
 
@@ -64,6 +67,7 @@ _ADDRESSEE = re.compile(r"\s*(\S+?)[:,]\s*")
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the list and print what it covers."""
     options = _parser().parse_args(argv)
+    emoji = list(filter(is_emoji, language_list(("en",), SHIPPED_SIZE).words))
     listed, names = read_scowl(options.scowl)
     afar = {
         "plays": count(_play_lines(options.plays)),
@@ -76,7 +80,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     scores = score(typed, afar, listed)
     ranked = sorted(scores, key=lambda word: (-scores[word], word))
-    vocabulary = Vocabulary((UNK_WORD, EOS_WORD, *ranked[: SHIPPED_SIZE - 2]))
+    # Emoji that nobody typed in our sources come last.
+    ranked += [one for one in emoji if one not in scores]
+    words = with_emoji(ranked, SHIPPED_SIZE - 2, EMOJI_COUNT)
+    vocabulary = Vocabulary((UNK_WORD, EOS_WORD, *words))
     options.out.write_bytes(vocabulary.to_bytes())
     sys.stdout.write(f"{options.out}: {len(vocabulary)} words of {len(ranked)} candidates\n")
     for path in options.measure:

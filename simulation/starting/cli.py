@@ -54,7 +54,7 @@ class StartAsked(Printed, frozen=True, kw_only=True):
     language: str = "en"
     words: Annotated[Path | None, Flag("FILE")] = None
     epochs: Annotated[int, Flag(parse=at_least_one)] = 4
-    width: Annotated[int, Flag(parse=at_least_one)] = 300
+    width: Annotated[int, Flag(parse=at_least_one)] = 400
     device: Literal["cpu", "cuda"] = "cpu"
     seed: int = 1
     out: Path
