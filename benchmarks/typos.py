@@ -49,19 +49,19 @@ from export.runtime.slips import NEIGHBOUR, Layout
 from export.runtime.strip import Keyboard, Strip
 from export.runtime.word_graph import NextWordGraph
 from export.runtime.word_index import WordIndex
-from models.compression.packed_model import read_packed
 from models.settings.model import schema_of
 from models.text.vocabulary import Vocabulary, shipped_vocabulary
 from models.text.words import UNK_WORD
 from models.vector.codec import named_tensors
-from server.config.shipped_starts import shipped_start
+from server.config.federation import parse_config, preset_text
+from server.config.plans import make_plan
+from server.releases.starting_model import starting_parameters
 
 SLIP_RATE = 0.05
 KINDS = {"neighbour": 50, "dropped": 15, "swapped": 15, "doubled": 10, "other": 10}
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PAIRS_EVERY = 25
-
-_START = "english"
+_PRESET = "keyboard"
 
 
 @dataclass
@@ -227,16 +227,10 @@ def _keys(text: FederatedText, fingers: Fingers, keys: int) -> Iterator[str]:
 
 
 def shipped_graph() -> NextWordGraph:
-    """Return the graph of the start that ships."""
-    file = shipped_start(_START)
-    if file is None:
-        raise ValueError(f"a start named {_START} must ship with sotto")
-    start = read_packed(file)
-    listed = start.description.vocabulary
-    if listed is None or listed.sha256 != shipped_vocabulary().sha256.hex():
-        raise ValueError(f"{file} must be of the shipped word list")
-    model = start.description.model
-    graph = exporter_for(model).build(named_tensors(schema_of(model), start.parameters))
+    """Return the graph of the start that ships, by the preset that begins with it."""
+    config = parse_config(preset_text(_PRESET), _PRESET)
+    flat = starting_parameters(config, make_plan(config, "0" * 32, cohort_size=1)).numpy()
+    graph = exporter_for(config.model).build(named_tensors(schema_of(config.model), flat))
     return NextWordGraph(graph.SerializeToString())
 
 

@@ -5,7 +5,6 @@ it as after a check-in of kind ``fit_personal``, by the same code. Each person i
 in the run's folder once they are done: a command that was stopped goes on with the next.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from torch import Tensor, from_numpy
 from benchmarks.starts.rows import ADAPTED, PEOPLE, SHARED
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.maker import configured, with_curve
-from benchmarks.tables.records import Outcome, rounds_with
+from benchmarks.tables.records import Outcome, append_line, rounds_with
 from edge_client.descent.compute import prepare_compute
 from edge_client.personalisation.adapted import Comparison, comparison_of
 from edge_client.personalisation.own_model import own_model
@@ -94,14 +93,10 @@ def measure_people(
     prepare_compute("cpu", threads=1, model=plan.model)
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     done = {one.client: one for one in (msgspec.json.decode(line, type=Person) for line in lines)}
-    if path.exists():
-        # What a kill left of a line.
-        os.truncate(path, sum(len(line) + 1 for line in lines))
     measuring = _Measuring(plan, people, shared, start)
-    with path.open("ab", buffering=0) as file:
-        for person in measuring.missing(done):
-            file.write(msgspec.json.encode(person) + b"\n")
-            done[person.client] = person
+    for person in measuring.missing(done):
+        append_line(path, msgspec.json.encode(person))
+        done[person.client] = person
     return [done[client] for client in people.own_typed]
 
 

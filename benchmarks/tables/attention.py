@@ -66,7 +66,7 @@ def _rules(length: tuple[str, ...], seeds: tuple[int, ...]) -> tuple[Row, ...]:
 THREE = (1, 2, 3)
 
 
-def _falling(rounds: int) -> tuple[str, ...]:
+def falling(rounds: int) -> tuple[str, ...]:
     """Return the settings of a run whose local steps get smaller from round to round."""
     return (*_length(rounds), f"training.decay={{last_round={rounds}, final_share=0.05}}")
 
@@ -81,7 +81,7 @@ TABLES = {
         rows=(
             *_rules(PTB_LENGTH, THREE),
             _central("iid", 3),
-            Row("FedAvg, steps fall to a twentieth", (*FEDAVG, *_falling(30))),
+            Row("FedAvg, steps fall to a twentieth", (*FEDAVG, *falling(30))),
             Row("FedSGD (C = 1, E = 1)", (*FEDAVG, *_fraction(1.0, 3))),
             Row("FedAvg, C = 0.5", (*FEDAVG, *_fraction(0.5, 6))),
             Row("FedAtt, clipped, C = 0.5", (*CLIPPED, *_fraction(0.5, 6))),
@@ -103,8 +103,8 @@ TABLES = {
             Row("FedSGD (C = 1, E = 1)", (*FEDAVG, *_fraction(1.0, 3))),
             Row("FedAvg, equal weights", (*EQUAL, *_length(30))),
             Row("FedAvg, 100 rounds (5 million tokens)", (*FEDAVG, *_length(100))),
-            Row("FedAvg, 100 rounds, steps fall to a twentieth", (*FEDAVG, *_falling(100))),
-            Row("FedAtt, clipped, 100 rounds, the same", (*CLIPPED, *_falling(100))),
+            Row("FedAvg, 100 rounds, steps fall to a twentieth", (*FEDAVG, *falling(100))),
+            Row("FedAtt, clipped, 100 rounds, the same", (*CLIPPED, *falling(100))),
             Row("FedAvg, C = 0.5", (*FEDAVG, *_fraction(0.5, 6))),
             Row("FedAtt, clipped, C = 0.5", (*CLIPPED, *_fraction(0.5, 6))),
         ),

@@ -127,12 +127,20 @@ def read_records(path: Path) -> list[RunRecord]:
 
 
 def append_record(path: Path, record: RunRecord) -> None:
-    """Append one line and flush it; commands that make one table wait for each other."""
+    """Append one record, as ``append_line`` does."""
+    append_line(path, msgspec.json.encode(record))
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append a line in the place of what a kill left of one, and flush it.
+
+    Commands that write to one file wait for each other.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
         file.truncate(file.read().rfind(b"\n") + 1)
-        file.write(msgspec.json.encode(record) + b"\n")
+        file.write(line + b"\n")
         file.flush()
         os.fsync(file.fileno())

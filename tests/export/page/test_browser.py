@@ -88,6 +88,16 @@ def _tap(page: Page, text: str) -> None:
         page.locator(f'#keys [data-key="{_KEYS.get(character, character)}"]').click()
 
 
+def _expect_spared(page: Page, keyboard: Keyboard, word: str) -> None:
+    """Type a word and a blank, which must not mend it."""
+    _tap(page, word)
+    keyboard.keep(word)
+    _expect_strip(page, keyboard, word)
+    _tap(page, " ")
+
+    expect(page.get_by_label("Text", exact=True)).to_have_value(f"{word} ")
+
+
 def _expect_strip(page: Page, keyboard: Keyboard, text: str) -> None:
     strip = keyboard.suggest(text)
     shown = ["" if slot is None else slot.text for slot in vars(strip).values()]
@@ -182,12 +192,7 @@ def test_what_was_typed_in_two_texts_is_not_corrected(page: Page, served: Served
     _tap(page, "teh")
     _expect_strip(page, ada, "teh")
     clear.click()
-    _tap(page, "teh")
-    ada.keep("teh")
-    _expect_strip(page, ada, "teh")
-    _tap(page, " ")
-
-    expect(page.get_by_label("Text", exact=True)).to_have_value("teh ")
+    _expect_spared(page, ada, "teh")
 
 
 def test_text_from_right_to_left_runs_so_in_field_and_strip(page: Page, served: Served) -> None:
@@ -231,12 +236,7 @@ def test_what_is_kept_by_a_tap_is_not_corrected_again(page: Page, served: Served
     _expect_strip(page, ada, "teh")
     page.get_by_role("button", name="Keep teh").click()
     page.get_by_role("button", name="Clear the text").click()
-    _tap(page, "teh")
-    ada.keep("teh")
-    _expect_strip(page, ada, "teh")
-    _tap(page, " ")
-
-    expect(page.get_by_label("Text", exact=True)).to_have_value("teh ")
+    _expect_spared(page, ada, "teh")
 
 
 def test_everything_is_reached_without_a_mouse(page: Page, served: Served) -> None:
