@@ -24,7 +24,7 @@ from edge_client.descent.compute import gains_from_bfloat16, prepare_compute
 from models.compression.packed_model import PublicText
 from models.layers.dropout import use_generator
 from models.networks.flat_parameters import read_parameters
-from models.networks.registry import build_network, word_network
+from models.networks.registry import WordNetwork, build_network, word_network
 from models.plan.plan import TrainingSettings
 from models.settings.model import GruLmSettings, schema_of
 from models.tasks.next_word import LEAST_TOKENS, NextWord
@@ -48,8 +48,10 @@ TRAINING = TrainingSettings(
 CHECKPOINT_STEPS = 100
 """Steps between two checkpoints: half a minute of one core at the shipped start's size."""
 
+DROPOUT = 0.3
+"""Probability of dropping an element of the embedding and of the features."""
+
 _DRAW = 1024
-_DROPOUT = 0.3
 _BETAS = (0.9, 0.99)
 _RISING_STEPS = 200
 _LEAST_RATE = 1e-5
@@ -101,29 +103,43 @@ def learn(
         ValueError: If there is too little text.
         OSError: If the disk is full.
     """
+    settings = msgspec.structs.replace(recipe.model, dropout=DROPOUT)
+    network = word_network(build_network(settings))
+    learn_network(network, recipe, corpus, checkpoint, on_step, device=device)
+    return read_parameters(network.cpu(), schema_of(recipe.model))
+
+
+def learn_network(
+    network: WordNetwork,
+    recipe: Recipe,
+    corpus: Corpus,
+    checkpoint: Path,
+    on_step: OnStep,
+    *,
+    device: str = "cpu",
+) -> None:
+    """Draw a network's parameters and take every step; see ``learn``."""
     least = corpus.token_count(recipe.epochs - 1, recipe.epochs)
     if least < LEAST_TOKENS:
         raise ValueError(f"text must have at least {LEAST_TOKENS} tokens, got {least}")
-    training = _Training(recipe, corpus, device)
+    training = _Training(network, recipe, corpus, device)
     if checkpoint.exists():
         training.restore(checkpoint)
     training.finish(checkpoint, on_step)
-    return read_parameters(training.network.cpu(), schema_of(recipe.model))
 
 
 class _Training:
     """A network on its way."""
 
-    def __init__(self, recipe: Recipe, corpus: Corpus, device: str) -> None:
+    def __init__(self, network: WordNetwork, recipe: Recipe, corpus: Corpus, device: str) -> None:
         self._recipe = recipe
         self._corpus = corpus
         self._steps = _steps_by_epoch(recipe, corpus)
         self._total = sum(self._steps)
-        settings = msgspec.structs.replace(recipe.model, dropout=_DROPOUT)
-        self._device = prepare_compute(device, threads=1, model=settings)
+        self._device = prepare_compute(device, threads=1, model=recipe.model)
         # A graphics processor waits for the recurrence, whatever the products' type.
         self._in_bfloat16 = self._device.type == "cpu" and gains_from_bfloat16(self._device)
-        self.network = word_network(build_network(settings))
+        self.network = network
         self.network.initialise(torch.Generator().manual_seed(recipe.seed))
         self.network.to(self._device)
         self._dropout = self._generator(1, "dropout", self._device)
