@@ -133,7 +133,7 @@ def _losses(rows: Rows) -> Iterator[str]:
     for cell in CELLS:
         figures = rows.get(row_name(START, cell), {})
         differences = [
-            f"{100 * (mine - theirs):+.1f} points of {named}"
+            f"{100 * (mine - theirs):+z.1f} points of {named}"
             for figure, named in zip(_COLUMNS, ("top-1", "top-3", "keys"), strict=True)
             if (mine := figures.get(figure)) is not None
             and (theirs := without.get(figure)) is not None
