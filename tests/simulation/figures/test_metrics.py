@@ -1,3 +1,5 @@
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,23 @@ def test_resuming_drops_the_rounds_after_the_checkpoint(tmp_path: Path) -> None:
         {"round": 3},
         {"round": 4, "again": 1},
     ]
+
+
+def test_a_disk_that_fills_while_rounds_are_dropped_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with MetricsWriter(tmp_path) as writer:
+        for number in (1, 2, 3):
+            writer.write({"round": number})
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        MetricsWriter(tmp_path, keep_rounds=2)
+
+    assert read_metrics(tmp_path) == [{"round": number} for number in (1, 2, 3)]
 
 
 def test_a_line_cut_off_by_a_kill_is_left_out(tmp_path: Path) -> None:
