@@ -23,6 +23,7 @@ _SCRATCH_PRESET = "keyboard-sms-scratch"
 _IN_ONE_PLACE = (
     "data.partition=groups",
     "data.client_count=1",
+    "aggregation.server_step_size=1.0",
     "rounds={cap=8, cohort_size=1, quorum=1, deadline_s=600.0}",
     "training.learning_rate=2.0",
     "training.decay={last_round=8, final_share=0.05}",
