@@ -3,17 +3,19 @@
 Figures (``--json`` prints them as one object):
 
     words, slipped   Words of the held-out messages that were typed; those with a slip in them.
-    first_right      Share of the slipped words whose right form takes the centre, of words that the
-                     list has.
+    first_right      Share of the slipped words whose right form takes the centre.
     mended           Share of them that a blank mends.
-    shown            Share of them whose right form stands anywhere in the strip.
-    slips_are_words  Share of them that are other words of the list, which only context can tell.
-    first_right_all  first_right of all slipped words, those included that nothing knows.
+    first_right_listed
+                     first_right of words that the list has; the next two are of these, too.
+    shown            Share whose right form stands anywhere in the strip.
+    slips_are_words  Share whose slips are other words of the list, which only context can tell.
     harm             Share of right words that a blank would change.
     harm_listed      The same of words that the list has.
     harm_own         The same of words that the list lacks and the person has typed before.
     harm_new         The same of words that the list lacks and the person never typed.
     blanks_right     Share of pairs of words without their blank whose right form takes the centre.
+    keys_saved       Share of the keys of right words saved by a person who takes a word as soon as
+                     the strip shows it; of every fourth word.
     suggestion_ms, suggestion_ms_p99
                      From a text typed key by key to its strip, median and 99th percentile.
     suggestion_cpu_ms_p99
@@ -61,6 +63,7 @@ SLIP_RATE = 0.05
 KINDS = {"neighbour": 50, "dropped": 15, "swapped": 15, "doubled": 10, "other": 10}
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PAIRS_EVERY = 25
+KEYS_EVERY = 4
 _PRESET = "keyboard"
 
 
@@ -71,10 +74,10 @@ class Tally:
     hits: int = 0
     count: int = 0
 
-    def add(self, *, hit: bool) -> None:
-        """Count one more."""
+    def add(self, *, hit: int, count: int = 1) -> None:
+        """Count one more, or so many."""
         self.hits += hit
-        self.count += 1
+        self.count += count
 
     @property
     def share(self) -> float:
@@ -122,9 +125,9 @@ class Typist:
     def __init__(self, vocabulary: Vocabulary, seed: int) -> None:
         self._vocabulary = vocabulary
         self._fingers = Fingers(seed)
-        names = "first_right mended shown slips_are_words first_right_all harm"
+        names = "first_right mended first_right_listed shown slips_are_words harm"
         names += " harm_listed harm_own harm_new"
-        self.tallies = {name: Tally() for name in (*names.split(), "blanks_right")}
+        self.tallies = {name: Tally() for name in (*names.split(), "blanks_right", "keys_saved")}
         self.words = 0
         self.slipped = 0
 
@@ -139,6 +142,8 @@ class Typist:
             if typed and typed != word:
                 self._slip(keyboard.suggest(before + typed), word, typed)
             self._right(keyboard.suggest(before + word), cache, word)
+            if self.words % KEYS_EVERY == 0:
+                self._keys(keyboard, before, word)
             if self.words % PAIRS_EVERY == 0:
                 self._pair(keyboard, before, message[place : place + 2])
 
@@ -146,18 +151,24 @@ class Typist:
         tallies = self.tallies
         right = _centre(strip) == word
         self.slipped += 1
-        tallies["first_right_all"].add(hit=right)
+        tallies["first_right"].add(hit=right)
+        tallies["mended"].add(hit=right and _is_changed(strip))
         if word in self._vocabulary:
-            tallies["first_right"].add(hit=right)
-            tallies["mended"].add(hit=right and _is_changed(strip))
-            shown = [slot.text.lower() for slot in vars(strip).values() if slot]
-            tallies["shown"].add(hit=word in shown)
+            tallies["first_right_listed"].add(hit=right)
+            tallies["shown"].add(hit=word in _shown(strip))
             tallies["slips_are_words"].add(hit=typed in self._vocabulary)
 
     def _pair(self, keyboard: Keyboard, before: str, pair: Sequence[str]) -> None:
         if len(pair) == 2 and all(word in self._vocabulary for word in pair):
             strip = keyboard.suggest(before + "".join(pair))
             self.tallies["blanks_right"].add(hit=_centre(strip) == " ".join(pair))
+
+    def _keys(self, keyboard: Keyboard, before: str, word: str) -> None:
+        # A tap is a key, and types the blank too.
+        ways = (n for n in range(len(word)) if word in _shown(keyboard.suggest(before + word[:n])))
+        self.tallies["keys_saved"].add(
+            hit=len(word) - next(ways, len(word)), count=len(word) + len(" ")
+        )
 
     def _right(self, strip: Strip, cache: PersonalCache, word: str) -> None:
         unknown = "harm_own" if cache.share(word) else "harm_new"
@@ -167,6 +178,10 @@ class Typist:
 
 def _centre(strip: Strip) -> str:
     return "" if strip.centre is None else strip.centre.text.lower()
+
+
+def _shown(strip: Strip) -> list[str]:
+    return [slot.text.lower() for slot in vars(strip).values() if slot]
 
 
 def _is_changed(strip: Strip) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from export.bundles.manifest import Manifest
 from export.bundles.speech_manifest import SpeechManifest
+from export.page.page_files import word_lists
 from export.runtime.personal_ranking import PersonalRanking
 from export.runtime.word_graph import NextWordGraph
 from models.vector.tensor_file import encode_tensors
@@ -35,6 +36,7 @@ def describe(
         **_facts(version, manifest, own=own),
         "words": graph.vocabulary_size,
         "context_size": graph.context_size,
+        "word_lists": word_lists(manifest.languages),
         **described_rules(ranking, open_ranking),
         "files": manifest.files,
     }

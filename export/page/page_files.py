@@ -4,7 +4,7 @@ Everything is served by one origin, and a content security policy lets the page 
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 
 from export.page.onnxruntime_web import COMPRESSED, VERSION
+from models.text.language_words import SHIPPED_LANGUAGES, language_file
+from models.text.languages import primary
 
 INDEX = "index.html"
 SERVICE_WORKER = "service_worker.js"
@@ -21,6 +23,7 @@ POLICY = (
     "connect-src 'self'; worker-src 'self'; media-src blob:; base-uri 'none'; form-action 'none'"
 )
 
+_WORD_LIST = "page/words/{}.txt"
 _ASSETS = Path(__file__).parent / "assets"
 _RUNTIME = f"page/onnxruntime-web-{VERSION}/"
 _MEDIA_TYPES = {
@@ -31,6 +34,7 @@ _MEDIA_TYPES = {
     ".svg": "image/svg+xml",
     ".wasm": "application/wasm",
     ".json": "application/json",
+    ".txt": "text/plain; charset=utf-8",
 }
 
 
@@ -83,12 +87,21 @@ def page_files(source: Source, runtime: Mapping[str, bytes]) -> dict[str, PageFi
     }
     files[INDEX] = _file(INDEX, files[INDEX].content.replace(b"{policy}", POLICY.encode()))
     files["page/source.js"] = _file("source.js", _source(source, has_runtime=bool(runtime)))
+    for language in SHIPPED_LANGUAGES:
+        name = _WORD_LIST.format(language)
+        files[name] = _file(name, language_file(language))
     for name, content in runtime.items():
         if not name.endswith(COMPRESSED):
             compressed = runtime.get(name + COMPRESSED)
             files[_RUNTIME + name] = _file(name, content, never=True, compressed=compressed)
     files[SERVICE_WORKER] = _service_worker(files)
     return files
+
+
+def word_lists(languages: Iterable[str]) -> list[str]:
+    """Return the addresses, relative to the page, of the words that ship for some BCP 47 tags."""
+    names = dict.fromkeys(map(primary, languages))
+    return [_WORD_LIST.format(name) for name in names if name in SHIPPED_LANGUAGES]
 
 
 def _file(

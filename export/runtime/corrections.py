@@ -1,11 +1,13 @@
 """Mend slips: words that may be meant by what is typed, beside those that begin so.
 
 A word w is worth log p(w | text before it) less the cost of the slips between it and the letters
-(`export.runtime.slips`). What is typed is worth as much itself: by its own probability if the word
-is known, else by that of an unknown word of its length. A blank takes the mended word only if that
-is the likeliest of all and clearly likelier than what is typed; never a blocked one, and never
-instead of a word that the person insists on. Two words without their blank are offered and left to
-a tap. ``corrections.js`` does the same in the page.
+(`export.runtime.slips`), and less so much if its end is still to come: a slip left standing costs a
+person more keys than a word that is completed one letter later. What is typed is worth as much
+itself: by its own probability if the word is known, else by that of an unknown word of its length.
+A blank takes the mended word only if that is the likeliest of all and clearly likelier than what is
+typed; never a blocked one, and never instead of a word that the person insists on. Two words
+without their blank are offered and left to a tap, and so is a word that the person typed once, as
+it may have been a slip. ``corrections.js`` does the same in the page.
 """
 
 import math
@@ -17,16 +19,20 @@ from numpy.typing import NDArray
 
 from export.runtime.next_word import SLOTS, Reading, Suggestion
 from export.runtime.personal_ranking import PersonalRanking, Scores
+from export.runtime.rare_words import rare_words
 from export.runtime.slips import BLANK, DROPPED, MARK, MOST, Layout
 from export.runtime.word_tree import Reached, WordTree
+from models.text.languages import primary
 from models.text.vocabulary import UNK, Vocabulary
+from models.text.words import as_read
 
 # Chosen by ``benchmarks/typos.py`` on text messages; in nats. An unknown word costs so little that
 # a correction needs no more than to be likelier.
-UNFINISHED = 3.0
+UNFINISHED = 3.5
 UNKNOWN = 2.0
 LETTER = 1.5
-KNOWN_MARGIN = 6.0
+KNOWN_MARGIN = 4.0
+OFFERED = SLOTS + 1  # one of them may be what is typed, which a strip leaves out
 _LONGEST = 24
 _SHORTEST_PART = 2
 _SHORTEST_BEGUN = 3
@@ -46,7 +52,7 @@ class _Meant:
 
     Attributes:
         whole: Those typed to the end, which a blank may take.
-        other: Those whose end is still to come, and pairs.
+        other: Those whose end is still to come, pairs, and words that the person typed once.
     """
 
     whole: dict[str, float]
@@ -60,6 +66,9 @@ class Corrections:
         """Take slips for those on the keys of a language; ``languages`` are BCP 47 tags."""
         self._vocabulary = vocabulary
         self._layout = Layout(languages)
+        self._rare = [
+            rare_words(name, vocabulary) for name in dict.fromkeys(map(primary, languages))
+        ]
         # By Zipf's law, in a list by frequency: -log p of the word at row r is log(r - 1) and this.
         self._zipf = math.log(math.log(len(vocabulary)) + 0.58)
 
@@ -72,7 +81,7 @@ class Corrections:
         ranking: PersonalRanking,
         kept: Collection[str] = (),
     ) -> Offer:
-        """Return completions and mended words together, at most three.
+        """Return completions and mended words together, at most four, what is typed among them.
 
         Args:
             completions: Words that begin as typed, likeliest first.
@@ -82,14 +91,14 @@ class Corrections:
             kept: Lower-case words that stay as they are typed.
         """
         if not 0 < len(reading.begun) <= _LONGEST:
-            return Offer([one.word for one in completions[:SLOTS]], is_mended=False)
+            return Offer([one.word for one in completions[:OFFERED]], is_mended=False)
         scores = ranking.scores(reading)
         meant = self._meant(reading.begun, scores, ranking)
-        worth = {one.word: _log(one.probability) for one in completions}
+        worth = {one.word: _completed(one, reading.begun) for one in completions}
         for word, value in (*meant.whole.items(), *meant.other.items()):
             worth[word] = max(value, worth.get(word, -math.inf))
         # Sorting is stable: completions come first among equals.
-        words = sorted(worth, key=lambda word: -worth[word])[:SLOTS]
+        words = sorted(worth, key=lambda word: -worth[word])[:OFFERED]
         is_mended = (
             bool(words)
             and words[0] in meant.whole
@@ -104,25 +113,32 @@ class Corrections:
         allowed = scores.rows.astype(np.float64)
         allowed[ranking.never_rows] = -math.inf
         self._add(meant, begun, index.tree, allowed[index.rows])
-        if scores.own:
-            self._add(meant, begun, scores.own_tree, np.log(list(scores.own.values())))
+        for rare in self._rare:
+            worth = float(scores.rows[UNK]) + rare.worth(ranking.blocked)
+            self._add(meant, begun, rare.tree, worth)
+        self._add(meant, begun, scores.own.tree, scores.own.worth)
+        once = _Meant({}, {})
+        self._add(once, begun, scores.once.tree, scores.once.worth)
+        for word, value in once.whole.items():
+            _keep_best(meant.other, word, value)
         for word, value in self._parted(begun, allowed):
             meant.other[word] = value
         return meant
 
     def _add(self, meant: _Meant, begun: str, tree: WordTree, worth: NDArray[np.float64]) -> None:
         """Add the words of a tree; ``worth`` of each, in the tree's order, shape ``(words,)``."""
+
+        def keep(kept: dict[str, float], place: int, cost: float) -> None:
+            if tree.words[place] != begun:
+                _keep_best(kept, tree.shown[place], float(worth[place]) - cost)
+
         for found in tree.reach(begun, self._layout):
             for place, cost in _whole(tree, found):
-                if tree.words[place] != begun:
-                    _keep_best(meant.whole, tree.shown[place], float(worth[place]) - cost)
-            if found.cost and len(begun) >= _SHORTEST_BEGUN:
-                first = found.node.first + tree.ends(found.node)
-                if first < found.node.last:
-                    place = first + int(worth[first : found.node.last].argmax())
-                    value = float(worth[place]) - found.cost - UNFINISHED
-                    if tree.words[place] != begun:
-                        _keep_best(meant.other, tree.shown[place], value)
+                keep(meant.whole, place, cost)
+            first = found.node.first + tree.ends(found.node)
+            if first < found.node.last and (not found.cost or len(begun) >= _SHORTEST_BEGUN):
+                place = first + int(worth[first : found.node.last].argmax())
+                keep(meant.other, place, found.cost + UNFINISHED)
 
     def _parted(self, begun: str, allowed: NDArray[np.float64]) -> Iterator[tuple[str, float]]:
         """Yield two words of the list where what stands between them is missing.
@@ -153,10 +169,12 @@ class Corrections:
         """Return whether a word of such worth is clearly likelier than what is typed."""
         (row,) = self._vocabulary.encode([begun])
         if row != UNK:
-            return worth - float(scores.rows[row]) >= KNOWN_MARGIN
-        verbatim = float(scores.rows[UNK]) - UNKNOWN - LETTER * len(begun)
-        once = _log(ranking.own_share(begun))
-        return worth > max(verbatim, once)
+            verbatim = float(scores.rows[row]) + KNOWN_MARGIN
+        else:
+            rare = (own for one in self._rare if (own := one.worth_of(begun)) is not None)
+            known = [own + KNOWN_MARGIN for own in rare]
+            verbatim = float(scores.rows[UNK]) + max([-UNKNOWN - LETTER * len(begun), *known])
+        return worth > max(verbatim, _log(ranking.own_share(begun)))
 
 
 def _may_mend(
@@ -188,6 +206,12 @@ def _whole(tree: WordTree, found: Reached) -> Iterator[tuple[int, float]]:
         for child in tree.nexts(found.node).values():
             if tree.ends(child):
                 yield child.first, found.cost + DROPPED
+
+
+def _completed(one: Suggestion, begun: str) -> float:
+    """Return what a word that begins as typed is worth."""
+    is_ended = as_read(one.word) == begun
+    return _log(one.probability) - (0 if is_ended else UNFINISHED)
 
 
 def _keep_best(kept: dict[str, float], word: str, value: float) -> None:

@@ -3,8 +3,8 @@
 The model's probability p_model is mixed with the word's share of what the person typed:
 p = (1 - l) p_model + l p_cache, where l grows with what was typed. Old words fade: each new one
 makes all others count a little less. The cache may hold words that the word list lacks, such as
-names; these are suggested once they were typed twice, since a word typed once may be a slip. A
-cache is as private as the text, and belongs on the person's own device.
+names; these complete what is typed once they were typed twice, since a word typed once may be a
+slip. A cache is as private as the text, and belongs on the person's own device.
 
 References:
     Kuhn and De Mori, "A Cache-Based Natural Language Model for Speech Recognition", IEEE

@@ -19,20 +19,36 @@ HALF_SHARE_WORDS = 400
 tell little of the next."""
 
 
+class OwnWords:
+    """Some of the person's words that the list lacks, none blocked.
+
+    ``shares``: how likely each is, in alphabetical order. ``worth``: the same as logarithms, shape
+    ``(words,)``. ``tree``: the words, to be found by letters with a slip.
+    """
+
+    def __init__(self, shares: Mapping[str, float]) -> None:
+        """Take the words with their shares above 0, in any order."""
+        self.shares = dict(sorted(shares.items()))
+        self.worth: NDArray[np.float64] = np.log(np.array(list(self.shares.values()), np.float64))
+        self.tree = WordTree(list(self.shares))
+
+
+NONE = OwnWords({})
+
+
 @dataclass(frozen=True)
 class Scores:
     """How likely each word stands at one place of a person's text.
 
     Attributes:
         rows: Log-probabilities of the list's words in nats, shape ``(vocab,)``.
-        own: Probabilities of the person's words that the list lacks, in alphabetical order, none
-            blocked.
-        own_tree: The same words, to be found by letters with a slip.
+        own: The person's words that the list lacks.
+        once: Those that the person may have typed by a slip; none of ``own``.
     """
 
     rows: NDArray[np.float32] | NDArray[np.float64]
-    own: Mapping[str, float]
-    own_tree: WordTree
+    own: OwnWords = NONE
+    once: OwnWords = NONE
 
 
 @dataclass(frozen=True)
@@ -42,15 +58,15 @@ class _Own:
     Attributes:
         changes: The cache's state.
         rows: Of those that the list has, and their shares of all that was typed.
-        new: Shares of the settled ones that it lacks, in alphabetical order.
-        tree: The same words.
+        new: The settled ones that it lacks, as likely as l p_cache.
+        once: The others that it lacks.
     """
 
     changes: int
     rows: NDArray[np.int64]
     shares: NDArray[np.float64]
-    new: Mapping[str, float]
-    tree: WordTree
+    new: OwnWords
+    once: OwnWords
 
 
 class PersonalRanking:
@@ -112,7 +128,7 @@ class PersonalRanking:
     def scores(self, reading: Reading) -> Scores:
         """Return p = (1 - l) p_model + l p_cache of every word, whatever is begun."""
         if not self._share or not len(self.cache):
-            return Scores(reading.distribution, {}, self._own.tree)
+            return Scores(reading.distribution)
         if self._own.changes != self.cache.changes:
             self._own = self._own_words()
         share = self._share_now
@@ -120,8 +136,7 @@ class PersonalRanking:
         np.add.at(mixed, self._own.rows, share * self._own.shares)
         with np.errstate(divide="ignore"):  # a word of probability 0 is ranked last
             rows = np.log(mixed)
-        own = {word: share * own for word, own in self._own.new.items()}
-        return Scores(rows, own, self._own.tree)
+        return Scores(rows, self._own.new, self._own.once)
 
     def own_share(self, word: str) -> float:
         """Return l p_cache of a word, in [0, 1)."""
@@ -136,7 +151,7 @@ class PersonalRanking:
         found = self.scores(reading)
         new = [
             Suggestion(word, own)
-            for word, own in found.own.items()
+            for word, own in found.own.shares.items()
             if word.startswith(reading.begun) and word != reading.begun
         ]
         rows = self.index.likeliest(reading.begun, found.rows, count=count + len(self._never))
@@ -154,22 +169,24 @@ class PersonalRanking:
         ]
 
     def _own_words(self) -> _Own:
-        listed, shares, new = [], [], {}
-        for typed, own in self.cache.words():
+        listed, shares = [], []
+        new: dict[str, float] = {}
+        once: dict[str, float] = {}
+        share = self._share_now
+        for typed, own in self.cache.words() if share else ():
             # An emoji that the list lacks is the person's own word.
             for word in self.vocabulary.parts([typed]) or [typed]:
                 if word in self.vocabulary:
                     listed.append(word)
                     shares.append(own)
-                elif word not in self.blocked and self.cache.is_settled(typed):
-                    new[word] = own
-        new = dict(sorted(new.items()))
+                elif word not in self.blocked:
+                    (new if self.cache.is_settled(typed) else once)[word] = share * own
         return _Own(
             self.cache.changes,
             rows=np.array(self.vocabulary.encode(listed), dtype=np.int64),
             shares=np.array(shares, dtype=np.float64),
-            new=new,
-            tree=WordTree(list(new)),
+            new=OwnWords(new),
+            once=OwnWords(once),
         )
 
 
@@ -186,7 +203,7 @@ def rankings(
         shipped: Offensive words, lower-case.
         own: Words that are blocked whatever the person says.
     """
-    # The list's words alone can be suggested; any other one stays as it is typed.
+    # An offensive word that the list lacks is suggested to nobody.
     unlisted = {word for word in shipped if word not in vocabulary}
     return (
         PersonalRanking(vocabulary, index, blocked=own | shipped),

@@ -65,14 +65,15 @@ class Layout:
         self.replaced = functools.lru_cache(_KEPT_PAIRS)(self._replaced)
 
     def _replaced(self, meant: str, typed: str) -> float:
-        """Return the cost of typing one letter where another was meant."""
+        """Return the cost of typing one letter where another was meant; an emoji never is."""
         if _base(meant) == typed:
             return MARK
         if meant in self._places and typed in self._places:
             (x, y), (other_x, other_y) = self._places[meant], self._places[typed]
             if math.hypot(x - other_x, y - other_y) <= _REACH:
                 return NEIGHBOUR
-        return WRONG
+        is_letter = meant in self._places or meant == "'" or unicodedata.category(meant)[0] in "LM"
+        return WRONG if is_letter else math.inf
 
 
 def _base(letter: str) -> str:

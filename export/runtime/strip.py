@@ -2,8 +2,8 @@
 
 Words stand in the person's case, blocked ones are left out, the person's own come oftener, and a
 slip is mended: a blank takes a correction in the centre, and what is typed is then in the left
-place. Else a blank keeps what is typed, and the verbatim slot takes the left place only if words
-are too few to fill it, so it never costs a suggestion.
+place. Else a blank keeps what is typed, so a word that stands there already is no suggestion, and
+the verbatim slot takes the left place only if words are too few to fill it.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import Literal
 
 from export.blocked.blocked_words import blocked_words
 from export.runtime.casing import cased
-from export.runtime.corrections import Corrections
+from export.runtime.corrections import OFFERED, Corrections
 from export.runtime.next_word import SLOTS, NextWords, Reading, Suggestion, WordModel
 from export.runtime.personal_cache import PersonalCache
 from export.runtime.personal_ranking import CACHE_SHARE, PersonalRanking
@@ -56,20 +56,19 @@ class Strip:
 def fill_strip(words: Sequence[str], typed: str, *, is_mended: bool = False) -> Strip:
     """Put the first three words, likeliest first, in the case to be shown, into their places.
 
+    What is typed is none of them.
+
     Args:
         typed: The word that is begun, as it was typed; empty if none is.
         is_mended: Whether the first word is a correction of it that a blank takes.
     """
-    if is_mended and words and words[0] != typed:
-        other = next((word for word in words[1:] if word != typed), None)
-        return Strip(
-            Slot(typed, "verbatim"),
-            Slot(words[0], "correction"),
-            None if other is None else Slot(other),
-        )
+    is_mended = is_mended and bool(words) and words[0] != typed
+    words = [word for word in words if word != typed]
     best, second, third, *_ = (*(Slot(word) for word in words[:SLOTS]), None, None, None)
+    if is_mended:
+        return Strip(Slot(typed, "verbatim"), Slot(words[0], "correction"), second)
     left, right = second, third
-    if right is None and typed and typed not in words[:SLOTS]:
+    if right is None and typed:
         left, right = Slot(typed, "verbatim"), second
     return Strip(left, best, right)
 
@@ -124,7 +123,7 @@ class Keyboard:
         reading = self._words.read(text)
         if reading is None:
             return fill_strip((), "")
-        found = self._ranking.rank(reading, count=SLOTS)
+        found = self._ranking.rank(reading, count=OFFERED)
         return shown_strip(
             self._corrections,
             found,

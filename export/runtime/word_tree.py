@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from export.runtime.slips import DOUBLED, DROPPED, EXTRA, MARK, MOST, SWAPPED, Layout
 
 _APOSTROPHE = "'"
-# A first letter that is wrong leaves too much open for a second slip.
 _LETTERS_FOR_TWO = 4
-_LETTERS_FOR_ONE = 2
 
 
 class Node:
@@ -65,8 +63,7 @@ class WordTree:
 
     def reach(self, typed: str, layout: Layout) -> list[Reached]:
         """Return where the typed letters may lead, the words without a slip among them."""
-        left = (len(typed) >= _LETTERS_FOR_ONE) + (len(typed) >= _LETTERS_FOR_TWO)
-        search = _Search(self, layout, left)
+        search = _Search(self, layout, 1 + (len(typed) >= _LETTERS_FOR_TWO))
         for letter in typed:
             search.read(letter)
         return search.found()
@@ -131,7 +128,7 @@ class _Search:
 
     def _slip(self, node: Node, letter: str, cost: float, left: int) -> None:
         """Read a letter as a slip; a missing accent is none."""
-        after = 0 if self._before is None else left - 1
+        after = left - 1
         self._put(node, "", cost + (DOUBLED if letter == self._before else EXTRA), after)
         for meant, child in self._tree.nexts(node).items():
             if meant == letter:

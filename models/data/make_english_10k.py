@@ -1,12 +1,15 @@
-"""Make ``english-10k.txt`` from sources whose licences allow it; README.md beside it lists them.
+"""Make ``english-10k.txt`` and ``english-rare.txt`` from sources whose licences allow it.
+
+README.md beside them lists the sources.
 
     python -P models/data/make_english_10k.py --irc messages.jsonl.gz --comments train.tsv
     --plays roles.jsonl.gz --readings metadata.csv --scowl /usr/share/dict/scowl
-    --out models/data/english-10k.txt
+    --out models/data/english-10k.txt --rare models/data/english-rare.txt
+    --blocked export/blocked/lists/en.txt
 
-It needs the package wordfreq, whose emoji stand behind those that our sources have. The same
-sources always give the same list. ``--measure FILE`` prints which share of another text's
-words the list has; such a text has no influence on the list.
+It needs the package wordfreq, whose emoji stand behind those that our sources have. The rare words
+go on where the list ends, names last. The same sources always give the same lists. ``--measure
+FILE`` prints which share of another text's words the list has; such a text has no influence on it.
 """
 
 import argparse
@@ -60,6 +63,21 @@ _NEVER_SUGGESTED = re.compile(
     r"|(ass|asses|asshole|dick|dicks|cock|cocks|cum|cumming|fag|fags|kike|spic|chink|tits|porn)"
     r"|(anal|boner|homo|incest|orgasm|rape[sd]?|raping)"
 )
+_SLUR = re.compile(r"(negro|dyke|slag|wog|porn|prostitut|molest)\w*|japs?|wops?")
+_ENDINGS = ("", "s", "'s", "es", "d", "ed", "ing", "er", "ers")
+# Two letters at least: SCOWL has each letter as a word, and none would be mended.
+_RARE = re.compile("(?!.*'s$)[a-zà-öø-ÿ][a-zà-öø-ÿ']*[a-zà-öø-ÿ]")
+_KINDS = ("words", "contractions", "upper", "proper-names")
+_NOTE = """\
+Words of SCOWL, most frequent first by the sources that README.md of sotto's models/data lists.
+The collective work is Copyright 2000-2011 by Kevin Atkinson as well as any of the copyrights
+mentioned in its README. Permission to use, copy, modify, distribute and sell these word lists, the
+associated scripts, the output created from the scripts, and its documentation for any purpose is
+hereby granted without fee, provided that the above copyright notice appears in all copies and that
+both that copyright notice and this permission notice appear in supporting documentation. Kevin
+Atkinson makes no representations about the suitability of this array for any purpose. It is
+provided "as is" without express or implied warranty.
+""".splitlines()
 _BOT_NAME = re.compile(r"(l?ubot+u?|floodbot|chanserv|nickserv)\d*", re.IGNORECASE)
 _ADDRESSEE = re.compile(r"\s*(\S+?)[:,]\s*")
 
@@ -86,6 +104,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     vocabulary = Vocabulary((UNK_WORD, EOS_WORD, *words))
     options.out.write_bytes(vocabulary.to_bytes())
     sys.stdout.write(f"{options.out}: {len(vocabulary)} words of {len(ranked)} candidates\n")
+    blocked = options.blocked.read_text(encoding="utf-8").split()
+    ranked += sorted(_scowl_names(options.scowl, "proper-names", "upper"))
+    rare = rare_words(ranked, words, known_words(options.scowl), blocked)
+    options.rare.write_text(
+        "".join([f"# {line}\n" for line in _NOTE] + [f"{word}\n" for word in rare]),
+        encoding="utf-8",
+    )
+    sys.stdout.write(f"{options.rare}: {len(rare)} words\n")
     for path in options.measure:
         sys.stdout.write(f"{path}: {coverage(vocabulary, path):.1%} of its words\n")
     return 0
@@ -198,6 +224,30 @@ def score(
     }
 
 
+def known_words(folder: Path) -> set[str]:
+    """Return what SCOWL knows up to size 70: no slip of many fingers, and no password."""
+    names = (f"{spelling}-{kind}.[1-7]?" for spelling in _SPELLINGS for kind in _KINDS)
+    paths = (path for name in names for path in sorted(folder.glob(name)))
+    return {word.lower() for path in paths for word in _scowl_words(path)}
+
+
+def rare_words(
+    ranked: Iterable[str], listed: Iterable[str], known: Container[str], blocked: Iterable[str]
+) -> list[str]:
+    """Return words in their order that are known and not listed, without offensive ones."""
+    never = {word + ending for word in blocked for ending in _ENDINGS}
+    taken = {*listed, *never}
+    return [
+        word
+        for word in dict.fromkeys(ranked)
+        if word in known
+        and word not in taken
+        and _RARE.fullmatch(word)
+        and not _NEVER_SUGGESTED.fullmatch(word)
+        and not _SLUR.fullmatch(word)
+    ]
+
+
 def count(texts: Iterable[str]) -> Counter[str]:
     """Count the words of texts."""
     return Counter(word for text in texts for word in tokenise(text))
@@ -224,7 +274,9 @@ def _parser() -> argparse.ArgumentParser:
         ("plays", "roles.jsonl.gz of Shakespeare's plays"),
         ("readings", "metadata.csv of LJ Speech"),
         ("scowl", "folder of SCOWL's lists (Debian: /usr/share/dict/scowl)"),
+        ("blocked", "offensive words, one a line"),
         ("out", "file to write"),
+        ("rare", "file of the rarer words to write"),
     ):
         parser.add_argument(f"--{name}", type=Path, required=True, help=what)
     parser.add_argument(
@@ -241,8 +293,8 @@ def _scowl_words(path: Path) -> list[str]:
     return path.read_text("utf-8").split() if path.exists() else []
 
 
-def _scowl_names(folder: Path, kind: str) -> set[str]:
-    paths = sorted(folder.glob(f"english-{kind}.[1-6]?"))
+def _scowl_names(folder: Path, *kinds: str) -> set[str]:
+    paths = (path for kind in kinds for path in sorted(folder.glob(f"english-{kind}.[1-6]?")))
     return {name.lower() for path in paths for name in _scowl_words(path)}
 
 

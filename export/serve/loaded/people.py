@@ -9,7 +9,8 @@ from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from export.runtime.next_word import SLOTS, NextWords, Suggestion, WordModel, written_out
+from export.runtime.corrections import OFFERED
+from export.runtime.next_word import NextWords, Suggestion, WordModel, written_out
 from export.runtime.strip import Strip, fill_strip, shown_strip
 from export.runtime.word_graph import NextWordGraph
 from export.serve.loaded.keyboard_version import ServedModel
@@ -85,7 +86,7 @@ class People:
         if reading is None:
             return Suggested([], fill_strip((), ""))
         ranking = served.open_ranking if offensive else served.ranking
-        found = ranking.rank(reading, count=max(count, SLOTS))
+        found = ranking.rank(reading, count=max(count, OFFERED))
         strip = shown_strip(
             served.corrections,
             found,

@@ -7,8 +7,8 @@ const modules = ["text", "cursor", "casing", "strip", "word_index", "keyboard_gr
 const [text, cursor, casing, strip, index, graphs, words] = await Promise.all(
   modules.map((name) => page(`${name}.js`)),
 );
-const [tensors, mels, sound, library, trees, slips] = await Promise.all(
-  ["tensor_file", "log_mel", "sound", "library", "word_tree", "slips"].map((name) =>
+const [tensors, mels, sound, library, trees, slips, rares] = await Promise.all(
+  ["tensor_file", "log_mel", "sound", "library", "word_tree", "slips", "rare_words"].map((name) =>
     page(`${name}.js`),
   ),
 );
@@ -65,8 +65,9 @@ async function showOffensive({ list, scores, never, offensive }) {
 }
 
 /** Ask keyboards whose models expect the same words wherever they are asked. */
-async function offers({ list, languages, models, cases }) {
+async function offers({ list, languages, files, models, cases }) {
   const made = new index.WordIndex(list);
+  const rare = rareOf(files, made);
   const found = [];
   for (const { model: number, text: typed, isAllowed, kept, ...rules } of cases) {
     const distribution = Float32Array.from(models[number]);
@@ -76,12 +77,16 @@ async function offers({ list, languages, models, cases }) {
       step: async () => ({ distribution, state: {} }),
     };
     const follower = new words.NextWords(model, list);
-    const keyboard = new strip.Keyboard(follower, made, { languages, ...rules });
+    const keyboard = new strip.Keyboard(follower, made, { languages, ...rules }, rare);
     keyboard.allowOffensive(isAllowed);
     kept.forEach((word) => keyboard.keep(word));
     found.push(await keyboard.suggest(typed));
   }
   return found;
+}
+
+function rareOf(files, { vocabulary }) {
+  return files.map((file) => new rares.RareWords(rares.wordsOf(file), vocabulary));
 }
 
 function lengthsNormalised(typed) {
@@ -122,13 +127,14 @@ async function typeAll({ runtime, keyboards }) {
   return found;
 }
 
-async function typeOn(ort, { model, list, personal, contextSize, texts, ...rules }) {
+async function typeOn(ort, { model, list, personal, contextSize, texts, files, ...rules }) {
   const graph = await graphs.KeyboardGraph.load(ort, new Uint8Array(readFileSync(model)), {
     personal: personal ? tensors.decodeTensors(new Uint8Array(readFileSync(personal))) : new Map(),
     contextSize,
   });
   const follower = new words.NextWords(graph, list);
-  const keyboard = new strip.Keyboard(follower, new index.WordIndex(list), rules);
+  const made = new index.WordIndex(list);
+  const keyboard = new strip.Keyboard(follower, made, rules, rareOf(files, made));
   const found = [];
   for (const typed of texts) {
     const reading = await follower.read(typed);

@@ -13,6 +13,7 @@ from export.runtime.strip import Keyboard
 from export.runtime.word_graph import Prediction, State
 from export.runtime.word_index import WordIndex
 from export.runtime.word_tree import WordTree
+from models.text.language_words import language_file
 from models.text.vocabulary import Vocabulary, shipped_vocabulary
 from tests.export.page.node import ask_page
 
@@ -20,7 +21,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz'é"
 LISTED = shipped_vocabulary(3000)
 VOCABULARY = Vocabulary((*LISTED.words, "café", "été"))
 OFFENSIVE = frozenset({"going", "tomorrow", "zut"})  # "zut" is not in the list
-BLOCKED = frozenset({"going", "there"})
+BLOCKED = frozenset({"going", "there", "breakfasts"})  # the list lacks the last one
 
 
 class Constant:
@@ -103,7 +104,7 @@ def test_the_page_offers_the_same_corrections() -> None:
         cases.append({"model": number % 5, "text": text, "kept": kept, **rules})
 
     asked: dict[str, Any] = {"list": VOCABULARY.words, "languages": ["en"], "cases": cases}
-    asked["models"] = models.tolist()
+    asked |= {"models": models.tolist(), "files": [language_file("en").decode()]}
     found = ask_page(offers=asked)["offers"]
 
     for case, strip, expected in zip(cases, found, native, strict=True):
@@ -126,6 +127,7 @@ def test_the_page_suggests_the_same_in_other_languages() -> None:
         keyboard = Keyboard(Constant(scores), listed, languages=[language], blocked=())
         native += [keyboard.suggest(text) for text in texts]
         cases.append({"list": listed.words, "languages": [language], "models": [scores.tolist()]})
+        cases[-1]["files"] = []
         rules = {"never": [0, 1], "blocked": [], "offensive": [], "isAllowed": False}
         cases[-1]["cases"] = [{"model": 0, "text": text, "kept": [], **rules} for text in texts]
 

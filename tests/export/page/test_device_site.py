@@ -13,6 +13,7 @@ from export.people.adapter import decode_adapter
 from export.people.personal_file import load_personal_file
 from export.runtime.word_graph import NextWordGraph
 from export.serve.cli import main
+from models.text.language_words import language_file
 from models.vector.tensor_file import decode_tensors
 from tests.export.page.conftest import Household
 
@@ -69,6 +70,8 @@ def test_the_folder_is_the_owner_s_alone(
     the = load_bundle(bundle_folder).vocabulary.words.index("the")
     version = described["versions"][0]
     assert (version["never"], version["offensive"]) == ([0, 1, the], [the])
+    assert version["word_lists"] == ["page/words/en.txt"]
+    assert (site / "page/words/en.txt").read_bytes() == language_file("en")
     assert (
         described["versions"][0]["files"].keys() == load_bundle(bundle_folder).manifest.files.keys()
     )

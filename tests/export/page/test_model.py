@@ -18,6 +18,7 @@ from export.making.person_of_release import export_people
 from export.making.released_model import export_bundle
 from export.page.described import PERSONAL_FILE, describe, personal_file
 from export.page.onnxruntime_web import FOLDER, runtime_files
+from export.page.page_files import word_lists
 from export.people.personal_file import load_personal_file
 from export.releases.release import read_release
 from export.runtime.next_word import NextWords
@@ -25,6 +26,7 @@ from export.runtime.personal_ranking import PersonalRanking
 from export.runtime.strip import Keyboard
 from export.runtime.word_graph import NextWordGraph
 from export.runtime.word_index import WordIndex
+from models.text.language_words import language_file
 from models.text.vocabulary import Vocabulary
 from models.vector.tensor_file import encode_tensors
 from tests.export.page.node import ask_page
@@ -108,6 +110,7 @@ def _graph(bundle: Bundle, own: Path) -> NextWordGraph:
 def _asked(bundle: Bundle, graph: NextWordGraph, source: Path, own: Path) -> dict[str, object]:
     """Return what the page is told of a keyboard, and ask for every text."""
     ranking = PersonalRanking(bundle.vocabulary, WordIndex(bundle.vocabulary), blocked=BLOCKED)
+    languages = bundle.manifest.languages
     own.write_bytes(personal_file(graph))
     described = describe(
         "1",
@@ -122,9 +125,10 @@ def _asked(bundle: Bundle, graph: NextWordGraph, source: Path, own: Path) -> dic
         "list": bundle.vocabulary.words,
         "personal": str(own) if graph.personal_inputs else None,
         "contextSize": described["context_size"],
-        "languages": described["languages"],
+        "languages": languages,
         "never": described["never"],
         "blocked": described["blocked"],
+        "files": [language_file("en").decode() for _ in word_lists(languages)],
         "texts": TEXTS,
     }
 

@@ -56,6 +56,7 @@ def mended(strip: Strip) -> str | None:
         ("dont", "don't"),
         ("cafe", "café"),
         ("gonig", "going"),
+        ("hoinf", "going"),  # h and f lie beside g
         ("Yiu", "You"),
     ],
 )
@@ -174,6 +175,66 @@ def test_the_person_s_own_words_are_meant_too(graph: NextWordGraph, vocabulary: 
     assert mended(keyboard.suggest("we aardvrak")) == "aardvark"
 
 
+def test_a_word_typed_once_is_offered_and_left_to_a_tap(
+    graph: NextWordGraph, vocabulary: Vocabulary
+) -> None:
+    keyboard = Keyboard(graph, vocabulary, cache=PersonalCache())
+
+    keyboard.learn("aardvark")
+
+    assert keyboard.suggest("we aardvrak").centre == Slot("aardvark")
+    assert keyboard.suggest("we aard") == Strip(Slot("aard", "verbatim"), None, None)
+
+
+def test_words_that_the_list_lacks_are_completed_and_mended_where_their_language_ships(
+    graph: NextWordGraph, vocabulary: Vocabulary
+) -> None:
+    assert "restaurant" not in vocabulary
+    english = Keyboard(graph, vocabulary, languages=["en-GB"])
+    french = Keyboard(graph, vocabulary, languages=["fr"])
+
+    assert mended(english.suggest("we restaurnt")) == "restaurant"
+    assert english.suggest("we restaur").centre == Slot("restaurant")
+    assert french.suggest("we restaurnt") == Strip(Slot("restaurnt", "verbatim"), None, None)
+
+
+def test_a_blocked_word_that_the_list_lacks_is_neither_completed_nor_meant(
+    graph: NextWordGraph, vocabulary: Vocabulary
+) -> None:
+    keyboard = Keyboard(graph, vocabulary, languages=["en"], blocked=["restaurant"])
+
+    for text in ("we restaurnt", "we restaur"):
+        shown = [slot.text for slot in vars(keyboard.suggest(text)).values() if slot]
+        assert "restaurant" not in shown, text
+    assert keyboard.suggest("we restaur").centre == Slot("restaurants")
+
+
+def test_no_letter_means_an_emoji(parameters: FlatVector, vocabulary: Vocabulary) -> None:
+    words = ["👍" if word == "the" else word for word in vocabulary.words]
+    keyboard = Keyboard(biased(parameters, ["the", "see"]), Vocabulary(tuple(words)))
+
+    for text in ("we x", "we s", "we é"):
+        shown = [slot.text for slot in vars(keyboard.suggest(text)).values() if slot]
+        assert "👍" not in shown, text
+
+
+def test_a_word_of_the_language_is_spared_though_the_list_lacks_it(
+    parameters: FlatVector, vocabulary: Vocabulary
+) -> None:
+    alike = biased(parameters, [])
+
+    # Where nobody knows the word, its m is one too many.
+    assert mended(Keyboard(alike, vocabulary, languages=["fr"]).suggest("we seem")) == "see"
+    assert mended(Keyboard(alike, vocabulary, languages=["en"]).suggest("we seem")) is None
+
+
+def test_what_is_typed_is_no_suggestion(keyboard: Keyboard) -> None:
+    for text in ("we see", "See", "we going"):
+        shown = vars(keyboard.suggest(text)).values()
+        typed = text.split()[-1]
+        assert typed not in [slot.text for slot in shown if slot and slot.kind == "word"], text
+
+
 def test_a_begun_word_is_completed_past_its_slip(
     graph: NextWordGraph, vocabulary: Vocabulary
 ) -> None:
@@ -246,7 +307,7 @@ def _cheapest(word: str, typed: str, layout: Layout) -> float:
     def rest(w: int, t: int, left: int) -> float:
         if t == len(typed):
             return 0.0 if w == len(word) else math.inf
-        letter, after = typed[t], left - 1 if t else 0
+        letter, after = typed[t], left - 1
         ways = []
         if word[w : w + 1] == letter:
             ways.append(rest(w + 1, t + 1, left))
@@ -263,4 +324,4 @@ def _cheapest(word: str, typed: str, layout: Layout) -> float:
                         ways.append(SWAPPED + rest(w + 2, t + 2, after))
         return min(ways, default=math.inf)
 
-    return rest(0, 0, (len(typed) > 1) + (len(typed) > 3))
+    return rest(0, 0, 1 + (len(typed) > 3))

@@ -7,6 +7,7 @@ from models.data.make_english_10k import (
     allowed_chat,
     allowed_comments,
     count_chat,
+    rare_words,
     read_scowl,
     score,
 )
@@ -129,3 +130,23 @@ def test_a_rare_word_that_is_also_a_name_counts_as_the_name(tmp_path: Path) -> N
     assert {"will", "quoin", "i'm", "i", "monday", "march"} <= listed.keys()
     assert "john" not in listed
     assert names == {"will"}
+
+
+def test_rare_words_go_on_in_their_order_without_listed_unknown_and_offensive_ones() -> None:
+    ranked = [
+        "the",
+        "teh",
+        "Oxford",
+        "oxford",
+        "zut",
+        "zuts",
+        "zuted",
+        "slags",
+        "b",
+        "king's",
+        "café",
+    ]
+    ranked += ["o'clock", "oxford", "42", "👍", "shitty"]
+    known = {*ranked} - {"teh"}
+
+    assert rare_words(ranked, ["the"], known, ["zut"]) == ["oxford", "café", "o'clock"]

@@ -1,11 +1,12 @@
 /** Mend slips as export/runtime/corrections.py does, which says why each rule is there. */
 
 import { BLANK, DROPPED, Layout, MARK, MOST } from "./slips.js";
+import { asRead } from "./text.js";
 
-const UNFINISHED = 3.0;
+const UNFINISHED = 3.5;
 const UNKNOWN = 2.0;
 const LETTER = 1.5;
-const KNOWN_MARGIN = 6.0;
+const KNOWN_MARGIN = 4.0;
 const LONGEST = 24;
 const SHORTEST_PART = 2;
 const SHORTEST_BEGUN = 3;
@@ -15,9 +16,11 @@ export class Corrections {
   /**
    * @param {WordIndex} index of the words
    * @param {string[]} languages of the layout of the keys
+   * @param {RareWords[]} rare words that they lack
    */
-  constructor(index, languages) {
+  constructor(index, languages, rare) {
     this.index = index;
+    this.rare = rare;
     this.layout = new Layout(languages);
     this.vocabulary = index.vocabulary;
     this.zipf = Math.log(Math.log(index.words.length) + 0.58);
@@ -29,19 +32,25 @@ export class Corrections {
    * @param {number[]} completions rows of words that begin so, likeliest first
    * @param reading the end of the text
    * @param {string} typed the word that is begun, as it was typed
-   * @param {{never: Set<number>, stays: (word: string) => boolean, slots: number}} rules rows that are
-   *   never offered, words that are never corrected, and how many are offered
+   * @param {{never: Set<number>, blocked: Set<string>, kept: Set<string>, offered: number}} rules rows
+   *   and words that are never offered, words that are not corrected either, and how many are offered
    */
-  offer(completions, reading, typed, { never, stays, slots }) {
+  offer(completions, reading, typed, { never, blocked, kept, offered }) {
     const { begun, distribution } = reading;
     const completed = completions.map((row) => this.index.words[row]);
     if (!begun || begun.length > LONGEST) return { words: completed, isMended: false };
-    const { whole, other } = this.#meant(begun, distribution, never);
-    const worth = new Map(completions.map((row, place) => [completed[place], distribution[row]]));
+    const { whole, other } = this.#meant(begun, distribution, never, blocked);
+    const worth = new Map(
+      completions.map((row, place) => {
+        const isEnded = asRead(completed[place]) === begun;
+        return [completed[place], distribution[row] - (isEnded ? 0 : UNFINISHED)];
+      }),
+    );
     for (const [word, value] of [...whole, ...other]) {
       worth.set(word, Math.max(value, worth.get(word) ?? -Infinity));
     }
-    const words = [...worth.keys()].sort((a, b) => worth.get(b) - worth.get(a)).slice(0, slots);
+    const words = [...worth.keys()].sort((a, b) => worth.get(b) - worth.get(a)).slice(0, offered);
+    const stays = (word) => kept.has(word) || blocked.has(word);
     const isMended =
       whole.has(words[0]) &&
       mayMend(reading, typed, words[0], stays) &&
@@ -49,30 +58,37 @@ export class Corrections {
     return { words, isMended };
   }
 
-  #meant(begun, scores, never) {
+  #meant(begun, scores, never, blocked) {
     const { tree, rows, shown } = this.index;
-    const whole = new Map();
-    const other = new Map();
+    const meant = { whole: new Map(), other: new Map() };
     const worth = (place) => (never.has(rows[place]) ? -Infinity : scores[rows[place]]);
-    const keep = (kept, place, value) => {
-      if (tree.words[place] !== begun) keepBest(kept, shown[place], value);
+    this.#add(meant, begun, tree, { worth, shown });
+    for (const rare of this.rare) {
+      const { words } = rare.tree;
+      const ofRare = (place) =>
+        blocked.has(words[place]) ? -Infinity : scores[UNK] + rare.worth[place];
+      this.#add(meant, begun, rare.tree, { worth: ofRare, shown: words });
+    }
+    for (const [pair, value] of this.#parted(begun, scores, never)) meant.other.set(pair, value);
+    return meant;
+  }
+
+  #add({ whole, other }, begun, tree, { worth, shown }) {
+    const keep = (kept, place, cost) => {
+      if (tree.words[place] !== begun) keepBest(kept, shown[place], worth(place) - cost);
     };
     for (const { node, cost, left } of tree.reach(begun, this.layout)) {
-      if (cost && tree.ends(node)) {
-        keep(whole, node.first, worth(node.first) - cost);
-      }
+      if (cost && tree.ends(node)) keep(whole, node.first, cost);
       if (left && cost + DROPPED <= MOST) {
         for (const { first } of [...tree.nexts(node).values()].filter((one) => tree.ends(one))) {
-          keep(whole, first, worth(first) - (cost + DROPPED));
+          keep(whole, first, cost + DROPPED);
         }
       }
-      if (cost && begun.length >= SHORTEST_BEGUN) {
+      if (!cost || begun.length >= SHORTEST_BEGUN) {
         const place = likeliest(node.first + Number(tree.ends(node)), node.last, worth);
-        if (place !== null) keep(other, place, worth(place) - cost - UNFINISHED);
+        if (place !== null) keep(other, place, cost + UNFINISHED);
       }
     }
-    for (const [pair, value] of this.#parted(begun, scores, never)) other.set(pair, value);
-    return { whole, other };
   }
 
   *#parted(begun, scores, never) {
@@ -101,8 +117,9 @@ export class Corrections {
 
   #isClear(begun, worth, scores) {
     const row = this.vocabulary.row(begun);
-    if (row !== UNK) return worth - scores[row] >= KNOWN_MARGIN;
-    return worth > scores[UNK] - UNKNOWN - LETTER * begun.length;
+    if (row !== UNK) return worth > scores[row] + KNOWN_MARGIN;
+    const known = this.rare.map((one) => (one.worthOf(begun) ?? -Infinity) + KNOWN_MARGIN);
+    return worth > scores[UNK] + Math.max(-UNKNOWN - LETTER * begun.length, ...known);
   }
 }
 

@@ -4,6 +4,7 @@ import { NextWords } from "./next_words.js";
 import { KeyboardGraph } from "./keyboard_graph.js";
 import { decodeTensors } from "./tensor_file.js";
 import { PERSONAL_FILE, readFiles } from "./library.js";
+import { RareWords, wordsOf } from "./rare_words.js";
 import { Keyboard } from "./strip.js";
 import { WordIndex } from "./word_index.js";
 
@@ -31,6 +32,7 @@ export async function openKeyboard(source, description, version, onnxruntime, te
   const loading = loadRuntime(onnxruntime);
   loading.catch(() => {}); // it is awaited below; a file that fails first is told instead
   const files = await readFiles(source, version, onBytes);
+  const lists = await wordLists(version.word_lists ?? []); // an older page kept none
   const personal = files[PERSONAL_FILE];
   const graph = await KeyboardGraph.load(await loading, files["model.onnx"], {
     personal: personal ? decodeTensors(personal) : new Map(),
@@ -40,7 +42,9 @@ export async function openKeyboard(source, description, version, onnxruntime, te
     .decode(files["vocabulary.txt"])
     .replace(/\n$/, "")
     .split("\n");
-  const keyboard = new Keyboard(new NextWords(graph, words), new WordIndex(words), version);
+  const index = new WordIndex(words);
+  const rare = lists.map((list) => new RareWords(list, index.vocabulary));
+  const keyboard = new Keyboard(new NextWords(graph, words), index, version, rare);
   await keyboard.suggest("");
   return {
     keyboard,
@@ -67,6 +71,17 @@ function checkPossible(version, onnxruntime) {
       "There is no model of yours on this version; `sotto-serve person` adds one.",
     );
   }
+}
+
+/** Fetch lists of rarer words; they come with the page, as its scripts do. */
+function wordLists(addresses) {
+  return Promise.all(
+    addresses.map(async (address) => {
+      const answer = await fetch(new URL(address, document.baseURI));
+      if (!answer.ok) throw new OpeningError(`${address} cannot be had: ${answer.status}`);
+      return wordsOf(await answer.text());
+    }),
+  );
 }
 
 async function loadRuntime(onnxruntime) {

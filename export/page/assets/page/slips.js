@@ -29,6 +29,7 @@ const LAYOUTS = new Map([
 const PLAIN = new Map([..."ıłøđß"].map((letter, place) => [letter, "ilods"[place]]));
 const ROW_STARTS = [0, 0.25, 0.75]; // in widths of a key
 const REACH = 1.3;
+const LETTER = /^[\p{L}\p{M}']$/u;
 
 function same(languages, rows) {
   return languages.split(" ").map((language) => [language, rows]);
@@ -56,7 +57,7 @@ export class Layout {
   replaced(meant, typed) {
     if ((PLAIN.get(meant) ?? meant.normalize("NFD")[0]) === typed) return MARK;
     const [one, other] = [this.#places.get(meant), this.#places.get(typed)];
-    if (!one || !other) return WRONG;
+    if (!one || !other) return one || LETTER.test(meant) ? WRONG : Infinity; // no emoji is meant
     return Math.hypot(one[0] - other[0], one[1] - other[1]) <= REACH ? NEIGHBOUR : WRONG;
   }
 }

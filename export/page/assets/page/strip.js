@@ -6,27 +6,20 @@ import { typedWord } from "./cursor.js";
 import { splitSentences } from "./text.js";
 
 export const SLOTS = 3;
+const OFFERED = SLOTS + 1; // one of them may be what is typed, which is left out
 const EMPTY = Object.freeze({ left: null, centre: null, right: null });
 
-/** Put words, likeliest first, into their places; keep what is typed where one stays free. */
+/** Put words, likeliest first, into their places, but what is typed only where one stays free. */
 export function fillStrip(words, typed, isMended = false) {
-  if (isMended && words.length && words[0] !== typed) {
-    const other = words.slice(1).find((word) => word !== typed);
-    return {
-      left: { text: typed, kind: "verbatim" },
-      centre: { text: words[0], kind: "correction" },
-      right: other === undefined ? null : { text: other, kind: "word" },
-    };
-  }
+  const mends = isMended && words.length > 0 && words[0] !== typed;
   const [best = null, second = null, third = null] = words
+    .filter((word) => word !== typed)
     .slice(0, SLOTS)
     .map((text) => ({ text, kind: "word" }));
-  const strip = { left: second, centre: best, right: third };
-  if (third === null && typed && !words.slice(0, SLOTS).includes(typed)) {
-    strip.left = { text: typed, kind: "verbatim" };
-    strip.right = second;
-  }
-  return strip;
+  const verbatim = { text: typed, kind: "verbatim" };
+  if (mends) return { left: verbatim, centre: { ...best, kind: "correction" }, right: second };
+  if (third === null && typed) return { left: verbatim, centre: best, right: second };
+  return { left: second, centre: best, right: third };
 }
 
 export class Keyboard {
@@ -36,15 +29,16 @@ export class Keyboard {
    * @param {{languages: string[], never: number[], blocked?: string[], offensive?: number[]}} rules
    *   rows that are never shown, words that are neither shown nor corrected, and those rows of them
    *   that are shown if the person allows it
+   * @param {RareWords[]} rare words that the index lacks
    */
-  constructor(words, index, { languages, never, blocked = [], offensive = [] }) {
+  constructor(words, index, { languages, never, blocked = [], offensive = [] }, rare = []) {
     this.words = words;
     this.index = index;
     this.languages = languages;
     this.rules = { never, blocked, offensive };
     this.kept = new Set();
     this.typed = new Set();
-    this.corrections = new Corrections(index, languages);
+    this.corrections = new Corrections(index, languages, rare);
     this.allowOffensive(false);
   }
 
@@ -80,12 +74,12 @@ export class Keyboard {
     const reading = await this.words.read(text);
     if (reading === null) return EMPTY;
     const { begun, distribution, head: elided = "" } = reading;
-    const rows = this.index.likeliest(begun, distribution, SLOTS, this.never);
+    const rows = this.index.likeliest(begun, distribution, OFFERED, this.never);
     const typed = typedWord(text);
     // What is elided stays as it was typed, in front of every word.
     const [head, rest] = [typed.slice(0, elided.length), typed.slice(elided.length)];
-    const stays = (word) => this.kept.has(word) || this.blocked.has(word);
-    const limits = { never: this.never, stays, slots: SLOTS };
+    const { never, blocked, kept } = this;
+    const limits = { never, blocked, kept, offered: OFFERED };
     const { words, isMended } = this.corrections.offer(rows, reading, rest, limits);
     const beginsSentence = reading.beginsSentence && !head;
     const rules = { beginsSentence, languages: this.languages };

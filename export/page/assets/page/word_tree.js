@@ -3,7 +3,6 @@
 import { DOUBLED, DROPPED, EXTRA, MARK, MOST, SWAPPED } from "./slips.js";
 
 const LETTERS_FOR_TWO = 4;
-const LETTERS_FOR_ONE = 2;
 
 /** The words from `first` up to `last` of a sorted list: all that have one beginning. */
 class Node {
@@ -36,8 +35,7 @@ export class WordTree {
 
   /** Return {node, cost, left} where the typed letters may lead. */
   reach(typed, layout) {
-    const left = Number(typed.length >= LETTERS_FOR_ONE) + Number(typed.length >= LETTERS_FOR_TWO);
-    const search = new Search(this, layout, left);
+    const search = new Search(this, layout, 1 + Number(typed.length >= LETTERS_FOR_TWO));
     for (const letter of typed.split("")) search.read(letter);
     return search.found();
   }
@@ -99,7 +97,7 @@ class Search {
   }
 
   #slip(node, letter, cost, left) {
-    const after = this.#before === null ? 0 : left - 1;
+    const after = left - 1;
     this.#put(node, "", cost + (letter === this.#before ? DOUBLED : EXTRA), after);
     for (const [meant, child] of this.tree.nexts(node)) {
       if (meant === letter) continue;
