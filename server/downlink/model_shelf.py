@@ -43,7 +43,7 @@ from server.releases.publishing import (
     record_release,
     release_round,
 )
-from server.releases.starting_model import starting_parameters
+from server.releases.starting_model import starting_method, starting_parameters
 from server.releases.storage import Storage
 
 _LOG = logging.getLogger(__name__)
@@ -298,6 +298,7 @@ class ModelShelf:
 
     def _release_initial(self) -> Model:
         parameters = starting_parameters(self._config, self.plan(None))
+        self._method.begin_at(starting_method(self._config, self.plan(None)))
         new = self._new_release(0, 0, self.plan(None), parameters, {})
         now = time.time()
         record = release_round(

@@ -58,7 +58,8 @@ def found(
         FoundingError: If the folder is not empty.
         PackedModelError: If ``start_from`` is a damaged file.
         ReleaseError: If it is no release.
-        StartingModelError: If it is a model of other sizes or of other words.
+        StartingModelError: If it is a model of other sizes or of other words, or if the
+            hypernetwork cannot begin there.
         ConfigError: If the settings cannot be used.
         OSError: If the folder cannot be written.
         ValueError: If a host name cannot stand in a certificate, or a word list cannot be made.
@@ -110,9 +111,9 @@ def _check(config: FederationConfig) -> None:
             )
     config.load_vocabulary()
     if config.start_from is not None:
-        from server.releases.starting_model import starting_parameters  # Here: it imports torch.
+        from server.releases.starting_model import check_starting_model  # Here: it imports torch.
 
-        starting_parameters(config, make_plan(config, "0" * 32, cohort_size=1))
+        check_starting_model(config, make_plan(config, "0" * 32, cohort_size=1))
 
 
 def _fill(

@@ -146,8 +146,12 @@ class MethodState:
             ) from None
 
 
-def method_state_of(config: FederationConfig, growth_stage: int | None = None) -> MethodState:
+def method_state_of(
+    config: FederationConfig, growth_stage: int | None = None, *, initial: Tensor | None = None
+) -> MethodState:
     """Return the state that a federation, or a stage of its model's growth, starts from.
+
+    ``initial`` holds the generated tensors as a start has them; absent, they are drawn.
 
     Raises:
         ValueError: If nothing makes the tensors that the method generates.
@@ -155,6 +159,10 @@ def method_state_of(config: FederationConfig, growth_stage: int | None = None) -
     stage = 1 if growth_stage is None else growth_stage
     travelling = config.schema_at(stage).with_roles(*SENT)
     half = build_server_half(
-        config.personalisation, travelling, model=config.model_at(stage), run_seed=config.seed
+        config.personalisation,
+        travelling,
+        model=config.model_at(stage),
+        run_seed=config.seed,
+        initial=initial,
     )
     return MethodState(half, travelling.with_roles(Role.GENERATED))

@@ -8,6 +8,7 @@ guarantee is counted beside this one's.
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from msgspec import UNSET
 from torch import Tensor
@@ -15,16 +16,25 @@ from torch import Tensor
 from models.compression.packed_model import read_packed
 from models.networks.flat_parameters import initial_parameters
 from models.networks.role_vectors import part_of
-from models.plan.plan import Plan, VocabularySettings, released_schema
+from models.plan.plan import Plan, VocabularySettings, plan_schema, released_schema
 from models.settings.compression import release_step
 from models.settings.model import ModelSettings, schema_of
+from models.settings.personalisation import (
+    FedTpSettings,
+    PersonalisationSettings,
+    PFedHnSettings,
+)
 from models.text.languages import primary
 from models.vector.codec import FlatVector
-from models.vector.schema import Schema
+from models.vector.schema import SENT, Role, Schema
 from server.closing.release_steps import round_to_nearest
 from server.config.federation import FederationConfig
 from server.config.shipped_starts import shipped_start
-from server.releases.files import read_release
+from server.personalisation.registry import build_server_half
+from server.releases.files import StoredRelease, read_release
+from server.releases.method_state import MethodState, method_state_of
+
+_BEGINS = "mixture"
 
 
 class StartingModelError(ValueError):
@@ -45,6 +55,35 @@ def starting_parameters(config: FederationConfig, plan: Plan) -> Tensor:
     parameters = _chosen_start(config, plan)
     step = release_step(config.compression)
     return parameters if step is None else round_to_nearest(parameters, step)
+
+
+def check_starting_model(config: FederationConfig, plan: Plan) -> None:
+    """Read all that a run takes from its start; errors as of both functions that take it."""
+    starting_parameters(config, plan)
+    starting_method(config, plan)
+
+
+def starting_method(config: FederationConfig, plan: Plan) -> MethodState:
+    """Return the state that the personalisation method begins with.
+
+    A hypernetwork begins around the start's tensors, and those of a start that has a hypernetwork
+    itself are what that one makes them around; what a device keeps to itself it draws, as no
+    start travels to it.
+
+    Raises:
+        StartingModelError: As ``starting_parameters``, and PackedModelError and ReleaseError too;
+            and if the hypernetwork's outputs cannot begin there.
+    """
+    generated = plan_schema(plan).with_roles(Role.GENERATED)
+    if config.start_from is None or not generated.tensors:
+        return method_state_of(config, plan.growth_stage)
+    if not _begins_around(config.personalisation):
+        raise StartingModelError(
+            f'hypernetwork.output must be "{_BEGINS}" with start_from: layers of another one are '
+            "drawn, and would forget what the start knows; set it, or leave out start_from"
+        )
+    initial = _part_of_start(config.start_from, plan, generated)
+    return method_state_of(config, plan.growth_stage, initial=initial)
 
 
 class _Start(NamedTuple):
@@ -70,7 +109,11 @@ def _chosen_start(config: FederationConfig, plan: Plan) -> Tensor:
     if config.start_from is None:
         whole = initial_parameters(config.model, config.seed)
         return part_of(whole, schema_of(config.model), wanted)
-    start = _read(config.start_from)
+    return _part_of_start(config.start_from, plan, wanted)
+
+
+def _part_of_start(start_from: str, plan: Plan, wanted: Schema) -> Tensor:
+    start = _read(start_from)
     _check_words(start, plan.vocabulary)
     _check_model(start, wanted)
     _check_layers(start, plan)
@@ -91,10 +134,34 @@ def _read(start_from: str) -> _Start:
         schema, tags = schema_of(told.model), tuple(told.language.split(","))
         return _Start(start_from, told.model, schema, told.vocabulary, tags, packed.parameters)
     stored = read_release(path)
+    schema, parameters = _with_bases(stored)
+    plan = stored.plan
+    tags = _languages(plan.vocabulary)
+    return _Start(start_from, plan.model, schema, plan.vocabulary, tags, parameters)
+
+
+def _with_bases(stored: StoredRelease) -> tuple[Schema, FlatVector]:
+    """Return a release's parameters, and behind them what its hypernetwork makes tensors around."""
     plan = stored.plan
     schema = released_schema(plan)
-    tags = _languages(plan.vocabulary)
-    return _Start(start_from, plan.model, schema, plan.vocabulary, tags, stored.parameters)
+    if not _begins_around(plan.personalisation):
+        return schema, stored.parameters
+    travelling = plan_schema(plan).with_roles(*SENT)
+    half = build_server_half(plan.personalisation, travelling, model=plan.model, run_seed=plan.seed)
+    generated = travelling.with_roles(Role.GENERATED)
+    state = MethodState(half, generated)
+    state.restore(stored.personalisation)
+    phi, places = state.phi().numpy(), state.phi_schema.slices
+    bases = [phi[places[f"outputs.{index}.base"]] for index in range(len(generated.tensors))]
+    whole = Schema((*schema.tensors, *generated.tensors))
+    return whole, np.concatenate([stored.parameters, *bases])
+
+
+def _begins_around(method: PersonalisationSettings) -> bool:
+    """Return whether a method makes tensors around one base for everybody."""
+    return (
+        isinstance(method, FedTpSettings | PFedHnSettings) and method.hypernetwork.output == _BEGINS
+    )
 
 
 def _check_words(start: _Start, wanted: VocabularySettings | None) -> None:
@@ -137,7 +204,8 @@ def _check_model(start: _Start, wanted: Schema) -> None:
         if found.get(spec.name) != spec.shape:
             raise StartingModelError(
                 f"start_from must have {spec.name} of shape {spec.shape}, but {start.told} has "
-                f"{found.get(spec.name, 'none')}; set [model] to what it was learned with"
+                f"{found.get(spec.name, 'none')}; set [model] to what it was learned with, "
+                "or start from one that shares so much"
             )
 
 

@@ -101,7 +101,7 @@ def type_both_ways(
             alone, own = counted[number]
             rows = model.distributions(place, len(sentence))
             for word, distribution in zip(sentence, rows, strict=True):
-                alone += _typed(word, Scores(distribution, {}, index.tree), vocabulary, index)
+                alone += _typed(word, Scores(distribution), vocabulary, index)
                 own += _typed(word, ranking.scores(_reading(distribution)), vocabulary, index)
             counted[number] = BothWays(alone, own)
         cache.learn(_text(sentence))
@@ -182,13 +182,13 @@ def _rank(
         score = scores.rows[row]
         listed = scores.rows[rows]
         ahead = int((listed > score).sum() + ((listed == score) & (rows < row)).sum())
-        return ahead + _own_ahead(begun, scores.own, float(np.exp(np.float64(score))))
-    if word not in scores.own:
+        return ahead + _own_ahead(begun, scores.own.shares, float(np.exp(np.float64(score))))
+    if word not in scores.own.shares:
         return float("inf")
-    own = scores.own[word]
+    own = scores.own.shares[word]
     # Words of the list stand before equally likely ones of the person's own.
     ahead = int((np.exp(scores.rows[rows].astype(np.float64)) >= own).sum())
-    return ahead + _own_ahead(begun, scores.own, own)
+    return ahead + _own_ahead(begun, scores.own.shares, own)
 
 
 def _own_ahead(begun: str, own: Mapping[str, float], probability: float) -> int:

@@ -33,7 +33,7 @@ from server.machine.rounds import RoundMachine
 from server.releases.earlier_releases import earlier_parameters
 from server.releases.files import ReleaseFolder
 from server.releases.method_state import method_state_of
-from server.releases.starting_model import starting_parameters
+from server.releases.starting_model import starting_method, starting_parameters
 from simulation.config.simulation import SimulationConfig
 from simulation.figures.metrics import Value
 from simulation.rounds.attacks import Attackers
@@ -112,11 +112,12 @@ class Federation:
         """
         if config.aggregation.look_back and releases is None:
             raise ValueError("a rule that looks back needs releases, got none")
+        self.plan = plan_of_round(plan, max(1, 0 if start is None else start.round_number))
         if start is None:
             start = Start(parameters=starting_parameters(config, plan))
-        self.plan = plan_of_round(plan, max(1, start.round_number))
-        self.method = method_state_of(config, self.plan.growth_stage)
-        if start.round_number or start.personalisation is not None:
+            self.method = starting_method(config, self.plan)
+        else:
+            self.method = method_state_of(config, self.plan.growth_stage)
             self.method.restore(start.personalisation)
         self.parameters = start.parameters
         self.round_number = start.round_number
@@ -265,9 +266,8 @@ class Federation:
 
     def generated_for(self, client_name: str) -> Tensor | None:
         """Return a client's generated tensors, or None where the method generates none."""
-        if not self.method.generated.tensors:
-            return None
-        return self.method.parameters_for(client_name)
+        is_made = bool(self.method.generated.tensors)
+        return self.method.parameters_for(client_name) if is_made else None
 
     def _close(self, order: Close, tally: Tally) -> Closed:
         """Train the cohort and aggregate as updates come; ``_TooFewError`` below the quorum."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from models.plan.plan import Plan
-from server.releases.starting_model import starting_parameters
+from server.releases.starting_model import check_starting_model
 from simulation.config.simulation import SimulationConfig
 from simulation.runs.checkpoint import RUN_FILE
 
@@ -16,7 +16,8 @@ def check_start(config: SimulationConfig, plan: Plan, folder: Path) -> None:
     Raises:
         PackedModelError: If ``start_from`` is a file that is damaged or no packed model.
         ReleaseError: If it is no release.
-        StartingModelError: If it is a model of other sizes or of other words.
+        StartingModelError: If it is a model of other sizes or of other words, or if the
+            hypernetwork cannot begin there.
     """
     if config.start_from is not None and not (folder / RUN_FILE).exists():
-        starting_parameters(config, plan)
+        check_starting_model(config, plan)

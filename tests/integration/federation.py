@@ -23,6 +23,7 @@ from tests.key_pool import KeyPool
 
 SETTINGS = """
 seed = 1
+{first}
 
 [model]
 vocabulary_size = {words}
@@ -110,6 +111,7 @@ def settings(**changes: object) -> str:
         "more_training": "",
         "more_privacy": "",
         "more_rounds": "",
+        "first": "",
         "tables": "",
         "enrolment": enrolment,
         "devices": devices,

@@ -17,8 +17,7 @@ from server.closing.summing import Contribution
 from server.config.federation import FederationConfig
 from server.config.plans import make_plan
 from server.personalisation.method import ServerHalf
-from server.releases.method_state import method_state_of
-from server.releases.starting_model import starting_parameters
+from server.releases.starting_model import starting_method, starting_parameters
 
 TRANSFORMER = """
 family = "transformer_lm"
@@ -60,7 +59,7 @@ class Simulated:
         self._train = train
         self.plan = make_plan(config, "00" * 16, cohort_size=len(names))
         self._parameters = starting_parameters(config, self.plan)
-        self.method = method_state_of(config)
+        self.method = starting_method(config, self.plan)
 
     @property
     def half(self) -> ServerHalf:

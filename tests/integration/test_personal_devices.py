@@ -1,5 +1,8 @@
 """Everyone's own model over the wire: real agents, and a coordinator that dies in mid-round."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -9,7 +12,10 @@ from edge_client.descent.compute import prepare_compute
 from edge_client.owner.typed_text import TextSettings
 from edge_client.personalisation.state import PersonalState, read_state
 from edge_client.training.local_round import LocalTrainer
+from models.plan.plan import VocabularySettings
 from models.plan.release_record import PERSONALISATION_FILE
+from models.settings.model import TransformerLmSettings, schema_of
+from models.text.vocabulary import shipped_vocabulary
 from protos import federation_pb2 as pb
 from server.config.federation import FederationConfig
 from server.config.plans import make_plan
@@ -17,9 +23,27 @@ from tests.integration.conftest import Make, MakeDevices
 from tests.integration.personal_federation import FEDTP, TRANSFORMER, Simulated
 from tests.integration.real_device import RealDevice, await_line, await_rounds, set_floor
 from tests.integration.test_real_refusals import connected, operator
+from tests.packed_start import write_packed_start
 from tests.waiting import until
 
 pytestmark = pytest.mark.xdist_group("processes")
+
+
+def public_start(path: Path) -> Path:
+    """Write a start of the small Transformer, for the words of the small federation."""
+    words = shipped_vocabulary(200)
+    model = TransformerLmSettings(
+        vocabulary_size=len(words),
+        model_size=8,
+        head_count=2,
+        layer_count=1,
+        feedforward_size=8,
+        context_size=8,
+        tied=False,
+    )
+    listed = VocabularySettings(name="english-10k", size=200, sha256=words.sha256.hex())
+    drawn = np.random.default_rng(7).normal(0, 0.3, schema_of(model).element_count)
+    return write_packed_start(path, model, listed, drawn.astype(np.float32))
 
 
 class SimulatedDevices:
@@ -56,12 +80,19 @@ class SimulatedDevices:
         return True
 
 
+@pytest.mark.parametrize("is_started", [False, True])
 def test_a_federation_of_personal_models_ends_where_a_simulation_does_though_both_ends_die(
-    make_federation: Make, make_devices: MakeDevices
+    make_federation: Make, make_devices: MakeDevices, tmp_path: Path, *, is_started: bool
 ) -> None:
+    start = public_start(tmp_path / "public.sotto") if is_started else None
     # Projections are generated for each device, the head never leaves it.
     federation = make_federation(
-        model=TRANSFORMER, cap=3, cohort=2, quorum=1, tables=FEDTP.format(head="personal")
+        model=TRANSFORMER,
+        cap=3,
+        cohort=2,
+        quorum=1,
+        first="" if start is None else f'start_from = "{start}"',
+        tables=FEDTP.format(head="personal"),
     )
     federation.start()
     devices = make_devices(federation, 2)

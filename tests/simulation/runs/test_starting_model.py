@@ -12,12 +12,19 @@ from models.plan.release_record import ReleaseError
 from models.settings.model import schema_of
 from server.config.plans import make_plan
 from server.releases.files import read_release
+from server.releases.method_state import method_state_of
 from server.releases.starting_model import StartingModelError, starting_parameters
 from simulation.config.simulation import SimulationConfig
 from simulation.population.population import Population
 from simulation.runs.runner import RunOptions, run_simulation
 
 Configured = Callable[..., tuple[SimulationConfig, dict[str, Any]]]
+TRANSFORMER = (
+    'model={family="transformer_lm", vocabulary_size=50, model_size=8, head_count=2, '
+    "layer_count=2, feedforward_size=8, context_size=16}"
+)
+MEAN = 'aggregation={rule="mean"}'
+SMALLER = "model.model_size=4"
 SAMPLED = (
     'privacy={mode="central",clipping_norm=1.0,noise_multiplier=1.0,delta=1e-2,'
     'epsilon_budget=1e3,adjacency="zero-out"}',
@@ -138,17 +145,92 @@ def test_a_folder_that_is_no_release_is_refused(
         started(config, population)
 
 
+def test_a_hypernetwork_begins_by_making_the_start_s_attention(
+    configured: Configured, population: Population, tmp_path: Path
+) -> None:
+    ended = run(configured, population, tmp_path / "public", TRANSFORMER, "rounds.cap=1")
+    settings = (
+        TRANSFORMER,
+        'personalisation={method="fedtp", hypernetwork={learning_rate=1e-30}}',
+        "rounds.cap=1",
+    )
+
+    begun = f'start_from="{tmp_path}/public/releases/latest"'
+    run(configured, population, tmp_path / "own", *settings, begun)
+    run(configured, population, tmp_path / "drawn", *settings)
+
+    learnt = schema_of(configured(TRANSFORMER)[0].model).slices
+    for folder, is_begun in (("own", True), ("drawn", False)):
+        for name, base in bases_in(tmp_path / folder, configured(*settings)[0]).items():
+            assert torch.equal(base, ended[learnt[name]]) == is_begun, name
+
+
+def test_a_hypernetwork_begins_where_another_one_ended(
+    configured: Configured, population: Population, tmp_path: Path
+) -> None:
+    learning, standing = (
+        f'personalisation={{method="fedtp", hypernetwork={{learning_rate={rate}}}}}'
+        for rate in ("0.5", "1e-30")
+    )
+    run(configured, population, tmp_path / "one", TRANSFORMER, learning, "rounds.cap=1")
+
+    settings = (TRANSFORMER, standing, "rounds.cap=1")
+    begun = f'start_from="{tmp_path}/one/releases/latest"'
+    run(configured, population, tmp_path / "two", *settings, begun)
+    run(configured, population, tmp_path / "drawn", *settings)
+
+    one, two, drawn = (
+        bases_in(tmp_path / name, configured(*settings)[0]) for name in ("one", "two", "drawn")
+    )
+    for name, base in one.items():
+        assert torch.equal(two[name], base)
+        assert not torch.equal(drawn[name], base)
+
+
+def bases_in(folder: Path, config: SimulationConfig) -> dict[str, torch.Tensor]:
+    """Return what the hypernetwork of a run's last release makes each tensor around."""
+    state = method_state_of(config)
+    stored = read_release(folder / "releases" / "latest").personalisation
+    assert stored is not None
+    # A step size is no part of a state's shape.
+    state.restore(stored)
+    phi, places = state.phi(), state.phi_schema.slices
+    return {
+        name: phi[places[f"outputs.{number}.base"]]
+        for number, name in enumerate(state.generated.slices)
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (['personalisation={method="fedtp", hypernetwork={output="literal"}}'], "mixture"),
+        ([MEAN, 'personalisation={method="pfedhn"}'], "mixture"),
+        (
+            [MEAN, 'personalisation={method="pfedhn", hypernetwork={output="mixture"}}', SMALLER],
+            r"embedding\.weight of shape \(50, 4\)",
+        ),
+    ],
+)
+def test_a_hypernetwork_that_cannot_begin_there_is_refused_before_it_has_a_folder(
+    configured: Configured, population: Population, tmp_path: Path, changes: list[str], told: str
+) -> None:
+    run(configured, population, tmp_path / "public", TRANSFORMER, "rounds.cap=1")
+    begun = f'start_from="{tmp_path}/public/releases/latest"'
+
+    with pytest.raises(StartingModelError, match=told):
+        run(configured, population, tmp_path / "run", TRANSFORMER, begun, *changes)
+
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_model_of_more_layers_is_no_first_stage(
     configured: Configured, population: Population, tmp_path: Path
 ) -> None:
-    model = (
-        'model={family="transformer_lm", vocabulary_size=50, model_size=8, head_count=2, '
-        "layer_count=2, feedforward_size=8, context_size=16}"
-    )
-    run(configured, population, tmp_path / "public", model, "rounds.cap=1")
+    run(configured, population, tmp_path / "public", TRANSFORMER, "rounds.cap=1")
 
     config, _ = configured(
-        model,
+        TRANSFORMER,
         "growth={target_layer_count=2, stage_count=2, round_count=4}",
         f'start_from="{tmp_path}/public/releases/latest"',
     )
