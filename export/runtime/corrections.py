@@ -135,6 +135,9 @@ class Corrections:
         for found in tree.reach(begun, self._layout):
             for place, cost in _whole(tree, found):
                 keep(meant.whole, place, cost)
+            if not found.cost and tree.ends(found.node):  # A noun in German has a capital.
+                spelt = found.node.first
+                _keep_best(meant.other, tree.shown[spelt], float(worth[spelt]))
             first = found.node.first + tree.ends(found.node)
             if first < found.node.last and (not found.cost or len(begun) >= _SHORTEST_BEGUN):
                 place = first + int(worth[first : found.node.last].argmax())

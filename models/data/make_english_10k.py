@@ -63,13 +63,19 @@ _NEVER_SUGGESTED = re.compile(
     r"|(ass|asses|asshole|dick|dicks|cock|cocks|cum|cumming|fag|fags|kike|spic|chink|tits|porn)"
     r"|(anal|boner|homo|incest|orgasm|rape[sd]?|raping)"
 )
-_SLUR = re.compile(r"(negro|dyke|slag|wog|porn|prostitut|molest)\w*|japs?|wops?")
+_SLUR = re.compile(
+    r"(negr[oe]|dyke|slag|wog|chink|mongoloid|hottentot|jewess|fagot|oriental|cretin|bugger|turd)\w*"
+    r"|(porn|prostitut|molest|grop[ei]|piss|boob|hooter|horn[iy]|kink[iy]|org[iy]|pervert)\w*"
+    r"|(ejaculat|testic|vagin|necrophil|genital|penis|incest)\w*"
+    r"|japs?|wops?|arses?|nudes?|nudest|anus(es)?|rectums?"
+)
 _ENDINGS = ("", "s", "'s", "es", "d", "ed", "ing", "er", "ers")
 # Two letters at least: SCOWL has each letter as a word, and none would be mended.
 _RARE = re.compile("(?!.*'s$)[a-zà-öø-ÿ][a-zà-öø-ÿ']*[a-zà-öø-ÿ]")
 _KINDS = ("words", "contractions", "upper", "proper-names")
 _NOTE = """\
-Words of SCOWL, most frequent first by the sources that README.md of sotto's models/data lists.
+Words of SCOWL: first those that the sources have which README.md of sotto's models/data lists, most
+frequent first; then others by the alphabet, and names.
 The collective work is Copyright 2000-2011 by Kevin Atkinson as well as any of the copyrights
 mentioned in its README. Permission to use, copy, modify, distribute and sell these word lists, the
 associated scripts, the output created from the scripts, and its documentation for any purpose is

@@ -21,8 +21,8 @@ _NOTE = "#"
 def language_file(language: str) -> bytes:
     """Return the words of a language as a file to be passed on; empty if none ship.
 
-    UTF-8, one a line, by falling frequency; ``<unk>``, ``<eos>`` and lines that begin with ``#``
-    are no words.
+    UTF-8, one a line, by falling frequency as far as it is known; ``<unk>``, ``<eos>`` and lines
+    that begin with ``#`` are no words.
 
     Args:
         language: BCP 47 tag, such as ``en-GB``; the language alone counts.

@@ -298,7 +298,8 @@ class ModelShelf:
 
     def _release_initial(self) -> Model:
         parameters = starting_parameters(self._config, self.plan(None))
-        self._method.begin_at(starting_method(self._config, self.plan(None)))
+        if self._config.start_from is not None:
+            self._method.begin_at(starting_method(self._config, self.plan(None)))
         new = self._new_release(0, 0, self.plan(None), parameters, {})
         now = time.time()
         record = release_round(

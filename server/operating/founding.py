@@ -58,8 +58,8 @@ def found(
         FoundingError: If the folder is not empty.
         PackedModelError: If ``start_from`` is a damaged file.
         ReleaseError: If it is no release.
-        StartingModelError: If it is a model of other sizes or of other words, or if the
-            hypernetwork cannot begin there.
+        StartingModelError: If it is a model of other sizes or of other words, or if its
+            hypernetwork cannot be read.
         ConfigError: If the settings cannot be used.
         OSError: If the folder cannot be written.
         ValueError: If a host name cannot stand in a certificate, or a word list cannot be made.

@@ -99,7 +99,7 @@ class MethodState:
         return half
 
     def begin_at(self, other: "MethodState") -> None:
-        """Take the place of a state that was made for another stage of the model's growth."""
+        """Take another state's: of another stage of the model's growth, or of a start."""
         with self._turn:
             self._half, self.generated = other._half, other.generated
 

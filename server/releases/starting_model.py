@@ -5,6 +5,7 @@ guarantee of the run covers its parameters: they must come from public text, or 
 guarantee is counted beside this one's.
 """
 
+import logging
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,9 +33,10 @@ from server.config.federation import FederationConfig
 from server.config.shipped_starts import shipped_start
 from server.personalisation.registry import build_server_half
 from server.releases.files import StoredRelease, read_release
-from server.releases.method_state import MethodState, method_state_of
+from server.releases.method_state import MethodState, MethodStateError, method_state_of
 
 _BEGINS = "mixture"
+_LOG = logging.getLogger(__name__)
 
 
 class StartingModelError(ValueError):
@@ -67,21 +69,23 @@ def starting_method(config: FederationConfig, plan: Plan) -> MethodState:
     """Return the state that the personalisation method begins with.
 
     A hypernetwork begins around the start's tensors, and those of a start that has a hypernetwork
-    itself are what that one makes them around; what a device keeps to itself it draws, as no
-    start travels to it.
+    itself are what that one makes them around. One of output ``literal`` is drawn, with a warning.
+    What a device keeps to itself it draws: only what all share travels to it.
 
     Raises:
         StartingModelError: As ``starting_parameters``, and PackedModelError and ReleaseError too;
-            and if the hypernetwork's outputs cannot begin there.
+            and if the start's own hypernetwork cannot be read.
     """
     generated = plan_schema(plan).with_roles(Role.GENERATED)
     if config.start_from is None or not generated.tensors:
         return method_state_of(config, plan.growth_stage)
     if not _begins_around(config.personalisation):
-        raise StartingModelError(
-            f'hypernetwork.output must be "{_BEGINS}" with start_from: layers of another one are '
-            "drawn, and would forget what the start knows; set it, or leave out start_from"
+        _LOG.warning(
+            "what is made for each device is drawn, though start_from names a start: only "
+            'hypernetwork.output = "%s" begins there',
+            _BEGINS,
         )
+        return method_state_of(config, plan.growth_stage)
     initial = _part_of_start(config.start_from, plan, generated)
     return method_state_of(config, plan.growth_stage, initial=initial)
 
@@ -113,14 +117,14 @@ def _chosen_start(config: FederationConfig, plan: Plan) -> Tensor:
 
 
 def _part_of_start(start_from: str, plan: Plan, wanted: Schema) -> Tensor:
-    start = _read(start_from)
+    start = _read(start_from, wanted)
     _check_words(start, plan.vocabulary)
     _check_model(start, wanted)
     _check_layers(start, plan)
     return part_of(torch.tensor(start.parameters), start.schema, wanted)
 
 
-def _read(start_from: str) -> _Start:
+def _read(start_from: str, wanted: Schema) -> _Start:
     shipped = shipped_start(start_from)
     path = Path(start_from) if shipped is None else shipped
     if shipped is not None and not shipped.exists():
@@ -134,8 +138,14 @@ def _read(start_from: str) -> _Start:
         schema, tags = schema_of(told.model), tuple(told.language.split(","))
         return _Start(start_from, told.model, schema, told.vocabulary, tags, packed.parameters)
     stored = read_release(path)
-    schema, parameters = _with_bases(stored)
-    plan = stored.plan
+    plan, schema, parameters = stored.plan, released_schema(stored.plan), stored.parameters
+    if not wanted.slices.keys() <= schema.slices.keys() and _begins_around(plan.personalisation):
+        try:
+            schema, parameters = _with_bases(stored)
+        except MethodStateError as error:
+            raise StartingModelError(
+                f"start_from must be whole, {start_from} is not: {error}"
+            ) from None
     tags = _languages(plan.vocabulary)
     return _Start(start_from, plan.model, schema, plan.vocabulary, tags, parameters)
 
@@ -143,9 +153,6 @@ def _read(start_from: str) -> _Start:
 def _with_bases(stored: StoredRelease) -> tuple[Schema, FlatVector]:
     """Return a release's parameters, and behind them what its hypernetwork makes tensors around."""
     plan = stored.plan
-    schema = released_schema(plan)
-    if not _begins_around(plan.personalisation):
-        return schema, stored.parameters
     travelling = plan_schema(plan).with_roles(*SENT)
     half = build_server_half(plan.personalisation, travelling, model=plan.model, run_seed=plan.seed)
     generated = travelling.with_roles(Role.GENERATED)
@@ -153,7 +160,7 @@ def _with_bases(stored: StoredRelease) -> tuple[Schema, FlatVector]:
     state.restore(stored.personalisation)
     phi, places = state.phi().numpy(), state.phi_schema.slices
     bases = [phi[places[f"outputs.{index}.base"]] for index in range(len(generated.tensors))]
-    whole = Schema((*schema.tensors, *generated.tensors))
+    whole = Schema((*released_schema(plan).tensors, *generated.tensors))
     return whole, np.concatenate([stored.parameters, *bases])
 
 

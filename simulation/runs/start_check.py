@@ -16,8 +16,8 @@ def check_start(config: SimulationConfig, plan: Plan, folder: Path) -> None:
     Raises:
         PackedModelError: If ``start_from`` is a file that is damaged or no packed model.
         ReleaseError: If it is no release.
-        StartingModelError: If it is a model of other sizes or of other words, or if the
-            hypernetwork cannot begin there.
+        StartingModelError: If it is a model of other sizes or of other words, or if its
+            hypernetwork cannot be read.
     """
     if config.start_from is not None and not (folder / RUN_FILE).exists():
         check_starting_model(config, plan)

@@ -89,7 +89,7 @@ class People:
         found = ranking.rank(reading, count=max(count, OFFERED))
         strip = shown_strip(
             served.corrections,
-            found,
+            found[:OFFERED],
             reading,
             text,
             ranking=ranking,

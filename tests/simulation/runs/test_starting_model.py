@@ -201,27 +201,38 @@ def bases_in(folder: Path, config: SimulationConfig) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        (['personalisation={method="fedtp", hypernetwork={output="literal"}}'], "mixture"),
-        ([MEAN, 'personalisation={method="pfedhn"}'], "mixture"),
-        (
-            [MEAN, 'personalisation={method="pfedhn", hypernetwork={output="mixture"}}', SMALLER],
-            r"embedding\.weight of shape \(50, 4\)",
-        ),
-    ],
-)
-def test_a_hypernetwork_that_cannot_begin_there_is_refused_before_it_has_a_folder(
-    configured: Configured, population: Population, tmp_path: Path, changes: list[str], told: str
+def test_a_start_that_a_hypernetwork_cannot_take_is_refused_before_the_run_has_a_folder(
+    configured: Configured, population: Population, tmp_path: Path
 ) -> None:
     run(configured, population, tmp_path / "public", TRANSFORMER, "rounds.cap=1")
     begun = f'start_from="{tmp_path}/public/releases/latest"'
+    everything = 'personalisation={method="pfedhn", hypernetwork={output="mixture"}}'
 
-    with pytest.raises(StartingModelError, match=told):
-        run(configured, population, tmp_path / "run", TRANSFORMER, begun, *changes)
+    with pytest.raises(StartingModelError, match=r"embedding\.weight of shape \(50, 4\)"):
+        run(
+            configured,
+            population,
+            tmp_path / "run",
+            *(TRANSFORMER, SMALLER, MEAN, everything, begun),
+        )
 
     assert not (tmp_path / "run").exists()
+
+
+def test_a_hypernetwork_that_forgets_its_start_says_so(
+    configured: Configured,
+    population: Population,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    literal = 'personalisation={method="fedtp", hypernetwork={output="literal"}}'
+    run(configured, population, tmp_path / "one", TRANSFORMER, literal, "rounds.cap=1")
+    assert not caplog.messages
+
+    begun = f'start_from="{tmp_path}/one/releases/latest"'
+    run(configured, population, tmp_path / "two", TRANSFORMER, literal, begun, "rounds.cap=1")
+
+    assert "what is made for each device is drawn" in caplog.text
 
 
 def test_a_model_of_more_layers_is_no_first_stage(

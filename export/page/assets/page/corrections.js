@@ -79,6 +79,7 @@ export class Corrections {
     };
     for (const { node, cost, left } of tree.reach(begun, this.layout)) {
       if (cost && tree.ends(node)) keep(whole, node.first, cost);
+      if (!cost && tree.ends(node)) keepBest(other, shown[node.first], worth(node.first));
       if (left && cost + DROPPED <= MOST) {
         for (const { first } of [...tree.nexts(node).values()].filter((one) => tree.ends(one))) {
           keep(whole, first, cost + DROPPED);

@@ -73,11 +73,12 @@ function checkPossible(version, onnxruntime) {
   }
 }
 
-/** Fetch lists of rarer words; they come with the page, as its scripts do. */
+/** Fetch lists of rarer words; they come with the page, and a later one may lack some. */
 function wordLists(addresses) {
   return Promise.all(
     addresses.map(async (address) => {
       const answer = await fetch(new URL(address, document.baseURI));
+      if (answer.status === 404) return [];
       if (!answer.ok) throw new OpeningError(`${address} cannot be had: ${answer.status}`);
       return wordsOf(await answer.text());
     }),
