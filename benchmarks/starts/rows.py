@@ -37,7 +37,7 @@ TABLES = {
         rows=(
             Row(SCRATCH, (*FEDAVG, *falling(100)), SEEDS, preset=_SCRATCH_PRESET),
             Row(SHARED, (), SEEDS),
-            Row(CENTRAL, _IN_ONE_PLACE),
+            Row(CENTRAL, _IN_ONE_PLACE, SEEDS),
         ),
         figures=PEOPLE,
         minutes=180.0,
