@@ -1,6 +1,7 @@
 """Limits on what one device, or a stranger, can hold of a running coordinator."""
 
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -180,12 +181,20 @@ def test_more_strangers_than_the_enrolment_has_room_for_are_let_go_at_once(door:
     assert door.descriptors() <= before + 128
     for stranger in strangers:
         stranger.close()
-    until(lambda: door.descriptors() <= before)  # Else the next one finds no room.
+
+
+def admitted(port: int) -> list[Line]:
+    try:
+        return [Line(port, None)]
+    except (ssl.SSLError, ConnectionError):
+        return []
 
 
 def test_a_half_sent_enrolment_is_ended_by_the_coordinator(door: Door) -> None:
+    port = port_of(door.device.invite.enrolment_address)
+    # The strangers of the test before have room until the coordinator hears that they went.
+    (line,) = until(lambda: admitted(port))
     began, heard = time.monotonic(), b""
-    line = Line(port_of(door.device.invite.enrolment_address), None)
     line.send(line.call("Enrolment/Enrol"), bytes(1000), of_bytes=60_000)
     line.socket.settimeout(60)
     while b"too_slow" not in heard:
