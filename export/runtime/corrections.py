@@ -24,7 +24,6 @@ from export.runtime.slips import BLANK, DROPPED, MARK, MOST, Layout
 from export.runtime.word_tree import Reached, WordTree
 from models.text.languages import primary
 from models.text.vocabulary import UNK, Vocabulary
-from models.text.words import as_read
 
 # Chosen by ``benchmarks/typos.py`` on text messages; in nats. An unknown word costs so little that
 # a correction needs no more than to be likelier.
@@ -94,7 +93,7 @@ class Corrections:
             return Offer([one.word for one in completions[:OFFERED]], is_mended=False)
         scores = ranking.scores(reading)
         meant = self._meant(reading.begun, scores, ranking)
-        worth = {one.word: _completed(one, reading.begun) for one in completions}
+        worth = {one.word: _log(one.probability) - UNFINISHED for one in completions}
         for word, value in (*meant.whole.items(), *meant.other.items()):
             worth[word] = max(value, worth.get(word, -math.inf))
         # Sorting is stable: completions come first among equals.
@@ -135,7 +134,7 @@ class Corrections:
         for found in tree.reach(begun, self._layout):
             for place, cost in _whole(tree, found):
                 keep(meant.whole, place, cost)
-            if not found.cost and tree.ends(found.node):  # A noun in German has a capital.
+            if not found.cost and tree.ends(found.node):  # Typed to its end, in whatever spelling.
                 spelt = found.node.first
                 _keep_best(meant.other, tree.shown[spelt], float(worth[spelt]))
             first = found.node.first + tree.ends(found.node)
@@ -209,12 +208,6 @@ def _whole(tree: WordTree, found: Reached) -> Iterator[tuple[int, float]]:
         for child in tree.nexts(found.node).values():
             if tree.ends(child):
                 yield child.first, found.cost + DROPPED
-
-
-def _completed(one: Suggestion, begun: str) -> float:
-    """Return what a word that begins as typed is worth."""
-    is_ended = as_read(one.word) == begun
-    return _log(one.probability) - (0 if is_ended else UNFINISHED)
 
 
 def _keep_best(kept: dict[str, float], word: str, value: float) -> None:

@@ -69,7 +69,7 @@ _SLUR = re.compile(
     r"|(ejaculat|testic|vagin|necrophil|genital|penis|incest)\w*"
     r"|japs?|wops?|arses?|nudes?|nudest|anus(es)?|rectums?"
 )
-_ENDINGS = ("", "s", "'s", "es", "d", "ed", "ing", "er", "ers")
+_ENDINGS = ("", "s", "es", "d", "ed", "ing", "er", "ers")
 # Two letters at least: SCOWL has each letter as a word, and none would be mended.
 _RARE = re.compile("(?!.*'s$)[a-zà-öø-ÿ][a-zà-öø-ÿ']*[a-zà-öø-ÿ]")
 _KINDS = ("words", "contractions", "upper", "proper-names")

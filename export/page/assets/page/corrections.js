@@ -1,7 +1,6 @@
 /** Mend slips as export/runtime/corrections.py does, which says why each rule is there. */
 
 import { BLANK, DROPPED, Layout, MARK, MOST } from "./slips.js";
-import { asRead } from "./text.js";
 
 const UNFINISHED = 3.5;
 const UNKNOWN = 2.0;
@@ -41,10 +40,7 @@ export class Corrections {
     if (!begun || begun.length > LONGEST) return { words: completed, isMended: false };
     const { whole, other } = this.#meant(begun, distribution, never, blocked);
     const worth = new Map(
-      completions.map((row, place) => {
-        const isEnded = asRead(completed[place]) === begun;
-        return [completed[place], distribution[row] - (isEnded ? 0 : UNFINISHED)];
-      }),
+      completions.map((row, place) => [completed[place], distribution[row] - UNFINISHED]),
     );
     for (const [word, value] of [...whole, ...other]) {
       worth.set(word, Math.max(value, worth.get(word) ?? -Infinity));
