@@ -218,7 +218,8 @@ def _rounds(until: Mapping[str, object]) -> Iterator[str]:
     goal, reached = until["goal"], until["reached"]
     yield (
         f"The best perplexity that was reached from scratch is {goal:.1f}, on the older half of "
-        "the newest fifth. Round in which each run first was as good:"
+        "the newest fifth, over every token, `<eos>` and `<unk>` included. Round in which each run "
+        "first was as good:"
     )
     yield ""
     if isinstance(reached, Mapping):

@@ -15,10 +15,10 @@ FLOORS = ("unigram", "bigram")
 COUNTED_BEFORE = "counted_before_words_alone"
 """Figure of a row: its seeds whose recall took ``<eos>`` for a word."""
 MARK = " \\*"
-NOTE = (
-    "Perplexity is over every token, `<eos>` and `<unk>` included; recall is over typed words. "
-    "\\* was [counted before words alone](README.md#recall), and compares with its like only."
+COUNTED = (
+    "Perplexity is over every token, `<eos>` and `<unk>` included; recall is over typed words."
 )
+NOTE = "\\* was [counted before words alone](README.md#recall), and compares with its like only."
 BY_HAND = "\n<!-- Written by hand; making the table again keeps what follows. -->\n"
 
 Rows = Mapping[str, Mapping[str, float | None]]
@@ -67,8 +67,11 @@ def mark_of(figures: Mapping[str, float | None], name: str) -> str:
 
 
 def notes_of(rows: Rows) -> list[str]:
-    """Return the lines that explain the mark, if any row has it."""
-    return ["", NOTE] if any(COUNTED_BEFORE in figures for figures in rows.values()) else []
+    """Return the lines that say what figures of words are over, and explain the mark."""
+    if not any("recall" in name for figures in rows.values() for name in figures):
+        return []
+    marked = any(COUNTED_BEFORE in figures for figures in rows.values())
+    return ["", f"{COUNTED} {NOTE}" if marked else COUNTED]
 
 
 def rows_to_run(table: TableDefinition, runs: Mapping[str, Sequence[RunRecord]]) -> list[str]:

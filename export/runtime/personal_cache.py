@@ -4,7 +4,8 @@ The model's probability p_model is mixed with the word's share of what the perso
 p = (1 - l) p_model + l p_cache, where l grows with what was typed. Old words fade: each new one
 makes all others count a little less. The cache may hold words that the word list lacks, such as
 names; these complete what is typed once they were typed twice, since a word typed once may be a
-slip. A cache is as private as the text, and belongs on the person's own device.
+slip. Words typed twice are known as such after their count has made room for others', so that
+they are never corrected. A cache is as private as the text, and belongs on the person's own device.
 
 References:
     Kuhn and De Mori, "A Cache-Based Natural Language Model for Speech Recognition", IEEE
@@ -21,6 +22,8 @@ from privacy.foundation.strict_json import decode_json
 
 HALF_LIFE_WORDS = 2000
 LARGEST_WORDS = 2000
+TYPED_TWICE_WORDS = 20_000
+"""Words known to have been typed twice: what a person has typed in years; the oldest go first."""
 _TYPED_TWICE = 1.5
 _LARGEST_STEP = 1e12
 
@@ -59,7 +62,8 @@ class PersonalCache:
         self._step = 1.0
         self._total = 0.0
         self._weights: dict[str, float] = {}
-        self._typed_twice: set[str] = set()
+        # In the order in which they were typed twice: a set that knows its oldest.
+        self._typed_twice: dict[str, None] = {}
         self._changes = 0
 
     def __len__(self) -> int:
@@ -91,12 +95,12 @@ class PersonalCache:
             for one in sentence:
                 if one not in never and _is_kept(one):
                     self._count(one)
-                    self._typed_twice.add(one)
+                    self._protect(one)
 
     def forget(self, word: str) -> None:
         """Drop a word, as if it had never been typed."""
         self._total -= self._weights.pop(word.lower(), 0.0)
-        self._typed_twice.discard(word.lower())
+        self._typed_twice.pop(word.lower(), None)
         self._changes += 1
 
     def share(self, word: str) -> float:
@@ -113,13 +117,13 @@ class PersonalCache:
         return self._weights.get(word, 0.0) / self._step >= _TYPED_TWICE
 
     def was_typed_twice(self, word: str) -> bool:
-        """Return whether a word was typed twice, however long ago, and is still kept."""
+        """Return whether a word was typed twice, however long ago."""
         return word in self._typed_twice
 
     def to_bytes(self) -> bytes:
         """Return the cache as JSON bytes, to be kept owner-only."""
         weights = {word: weight / self._step for word, weight in self._weights.items()}
-        return msgspec.json.encode(_Kept(weights, tuple(sorted(self._typed_twice))))
+        return msgspec.json.encode(_Kept(weights, tuple(self._typed_twice)))
 
     @classmethod
     def from_bytes(cls, kept: bytes) -> "PersonalCache":
@@ -135,25 +139,31 @@ class PersonalCache:
         cache._weights = weights
         cache._total = sum(weights.values())
         # Caches of before said no more than how much a word counts.
-        settled = {word for word, weight in weights.items() if weight >= _TYPED_TWICE}
-        cache._typed_twice = settled | weights.keys() & set(read.typed_twice)
+        settled = [word for word, weight in weights.items() if weight >= _TYPED_TWICE]
+        for word in (*settled, *read.typed_twice):
+            cache._protect(word)
         return cache
 
     def _count(self, word: str) -> None:
         self._changes += 1
         self._step *= self._growth
         if word in self._weights:
-            self._typed_twice.add(word)
+            self._protect(word)
         self._weights[word] = self._weights.get(word, 0.0) + self._step
         self._total += self._step
         if len(self._weights) > self._largest_words:
             least = min(self._weights, key=self._weights.__getitem__)
             self._total -= self._weights.pop(least)
-            self._typed_twice.discard(least)
         if self._step > _LARGEST_STEP:
             self._weights = {one: weight / self._step for one, weight in self._weights.items()}
             self._total = sum(self._weights.values())
             self._step = 1.0
+
+    def _protect(self, word: str) -> None:
+        self._typed_twice.pop(word, None)
+        self._typed_twice[word] = None
+        if len(self._typed_twice) > TYPED_TWICE_WORDS:
+            del self._typed_twice[next(iter(self._typed_twice))]
 
 
 def _is_kept(word: str) -> bool:

@@ -143,7 +143,10 @@ def test_recall_of_before_words_alone_is_marked_beside_recall_of_now(tmp_path: P
 
     del rows["before"], runs["before"]
     write_report("t", table, rows, tmp_path, command="c", runs=runs)
-    assert "words alone" not in (tmp_path / "t.md").read_text()
+    of_now = (tmp_path / "t.md").read_text()
+    assert "words alone" not in of_now
+    for page in (written, of_now):
+        assert page.count("`<unk>` included; recall is over typed words.") == 1
 
 
 def test_a_run_of_words_joins_no_records_of_before_words_alone(tmp_path: Path) -> None:

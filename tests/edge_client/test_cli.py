@@ -459,4 +459,4 @@ def test_the_doctor_tells_what_a_round_would_make_of_the_text(
     assert not missing["text"][0]
     assert "elsewhere is missing" in missing["text"][1]
     assert str(text) not in str(found)
-    assert "Baker" not in str(found)
+    assert not [word for word in ("smith", "zelkova") if word in str(found).lower()]

@@ -247,23 +247,18 @@ def test_a_begun_word_is_completed_past_its_slip(
     assert strip.centre == Slot("aardvark")  # a blank keeps what is typed: the word is not ended
 
 
-def test_a_cache_of_before_knows_what_it_had_settled() -> None:
-    cache = PersonalCache.from_bytes(b'{"weights": {"teh": 1.9, "hte": 1.0}}')
-
-    assert cache.was_typed_twice("teh")
-    assert not cache.was_typed_twice("hte")
-
-
-def test_a_forgotten_word_may_be_corrected_again() -> None:
+@pytest.mark.parametrize("twice", ["insist", "learn"])
+def test_what_was_typed_twice_is_not_corrected_once_its_count_made_room_for_others(
+    graph: NextWordGraph, vocabulary: Vocabulary, twice: str
+) -> None:
     cache = PersonalCache(largest_words=2, half_life_words=1)
-    cache.insist("teh")
-    cache.forget("Teh")
-    assert not cache.was_typed_twice("teh")
+    cache.insist("teh") if twice == "insist" else cache.learn("teh teh")
+    cache.learn("you see the")
+    assert cache.share("teh") == 0
 
-    cache.learn("teh teh")
-    cache.learn("one two")  # which leaves no room for it
+    cache = PersonalCache.from_bytes(cache.to_bytes())
 
-    assert not cache.was_typed_twice("teh")
+    assert mended(Keyboard(graph, vocabulary, cache=cache).suggest("we teh")) is None
 
 
 @pytest.mark.parametrize(
