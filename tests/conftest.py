@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from multiprocessing import forkserver
+from multiprocessing.util import Finalize
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.basetemp = config.option.basetemp or f"{folder}/t"
     # Workers share the cores; a team of threads in each would spin while it waits for the others.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    # After multiprocessing has taken its own folder (-100) out of this one, which ends the process.
+    arguments = {"ignore_errors": True}
+    Finalize(None, shutil.rmtree, (folder,), arguments, exitpriority=-200)
 
 
 class ByFile(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no types
