@@ -90,6 +90,13 @@ def test_a_slipped_german_noun_is_mended_inside_a_sentence_though_it_is_large() 
     assert (strip.centre.text, strip.centre.kind) == ("Häuser", "correction")
 
 
+def test_a_blank_parts_no_german_compound() -> None:
+    strip = keyboard(GERMAN, "de").suggest("das Haushat")
+
+    assert "Haus hat" in shown(strip)  # for a tap
+    assert strip.centre is None or strip.centre.kind != "correction"
+
+
 @pytest.mark.parametrize(
     ("text", "first"),
     [
