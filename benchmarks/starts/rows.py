@@ -34,6 +34,7 @@ _IN_ONE_PLACE = (
 _STANDS_STILL = (
     "aggregation.server_step_size=1e-30",
     "rounds={cap=1, cohort_size=1, quorum=1, deadline_s=600.0}",
+    "evaluation.every_rounds=1",
 )
 
 TABLES = {
