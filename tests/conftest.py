@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.basetemp = config.option.basetemp or f"{folder}/t"
     # Workers share the cores; a team of threads in each would spin while it waits for the others.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    # After multiprocessing has taken its own folder (-100) out of this one, which ends the process.
+    # At the end of the process, after multiprocessing has taken its own folder (-100) out of it.
     arguments = {"ignore_errors": True}
     Finalize(None, shutil.rmtree, (folder,), arguments, exitpriority=-200)
 

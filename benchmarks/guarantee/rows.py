@@ -20,7 +20,7 @@ from benchmarks.guarantee.cells import (
     promise,
     schema,
 )
-from benchmarks.tables.definition import Row, TableDefinition
+from benchmarks.tables.definition import STANDS_STILL, Row, TableDefinition
 from simulation.config.overrides import parse_override
 from simulation.config.simulation import read_tables, with_settings
 from simulation.tuning.trial import trial_tables
@@ -36,8 +36,6 @@ SCRATCH_EPSILON = 2.0
 """The budget at which random parameters are compared."""
 
 _SCRATCH_PRESET = "keyboard-sms-scratch"
-# A step that moves no float32: the model stays the start, and is measured like every other.
-_STANDS_STILL = 1e-30
 
 
 # The embedded text's six people, and a model that learns it in seconds.
@@ -97,7 +95,7 @@ def quick_table() -> TableDefinition:
 
 def _rows() -> list[Row]:
     # One person trains, and nothing comes of it.
-    nobody = (f"aggregation.server_step_size={_STANDS_STILL}", "rounds.cap=1")
+    nobody = (STANDS_STILL, "rounds.cap=1")
     alone = ("rounds.cohort_size=1", "rounds.quorum=1")
     return [
         Row(BEFORE, (*_quiet(), *nobody, *alone)),

@@ -13,7 +13,14 @@ from benchmarks.starts.measuring import ALONE, WITH_WORDS, Person
 from benchmarks.starts.rows import PEOPLE, SCRATCH, SHARED
 from benchmarks.tables.definition import TableDefinition
 from benchmarks.tables.records import RunRecord
-from benchmarks.tables.report import FLOORS, Rows, write_document, write_page, write_report
+from benchmarks.tables.report import (
+    COUNTED,
+    FLOORS,
+    Rows,
+    write_document,
+    write_page,
+    write_report,
+)
 from simulation.figures.own_words import Typed
 
 KEYBOARDS = {
@@ -190,7 +197,7 @@ def _heading(table: TableDefinition, command: str, people: int) -> Iterator[str]
     yield (
         f"Made by `{command}` with the preset `{table.preset}`. {everybody} is "
         "measured on the newest fifth of their own messages, which nobody trained on; figures in "
-        "per cent, mean ± sample standard deviation over the seeds. Recall is over typed words. "
+        f"per cent, mean ± sample standard deviation over the seeds. {COUNTED} "
         "*Lose*: people who save fewer keys than with the shared model, and the most that one of "
         "them loses, in points."
     )
@@ -218,8 +225,7 @@ def _rounds(until: Mapping[str, object]) -> Iterator[str]:
     goal, reached = until["goal"], until["reached"]
     yield (
         f"The best perplexity that was reached from scratch is {goal:.1f}, on the older half of "
-        "the newest fifth, over every token, `<eos>` and `<unk>` included. Round in which each run "
-        "first was as good:"
+        "the newest fifth. Round in which each run first was as good:"
     )
     yield ""
     if isinstance(reached, Mapping):

@@ -1,7 +1,7 @@
 """Say what stands in the tables of a keyboard that starts from the public English model."""
 
 from benchmarks.tables.attention import FEDAVG, falling
-from benchmarks.tables.definition import RANKED, Row, TableDefinition
+from benchmarks.tables.definition import RANKED, STANDS_STILL, Row, TableDefinition
 from models.settings.personalisation import AdaptedSettings
 
 SHARED = "from the start"
@@ -30,9 +30,8 @@ _IN_ONE_PLACE = (
     "evaluation.every_rounds=1",
 )
 
-# One person trains, and their step moves no float32: the start is measured like every model.
-_STANDS_STILL = (
-    "aggregation.server_step_size=1e-30",
+_NO_ROUND = (
+    STANDS_STILL,
     "rounds={cap=1, cohort_size=1, quorum=1, deadline_s=600.0}",
     "evaluation.every_rounds=1",
 )
@@ -54,7 +53,7 @@ TABLES = {
     "keyboard-start-irc": TableDefinition(
         title="A keyboard from the public start: Ubuntu IRC, 500 people, the published test text",
         preset="keyboard-irc",
-        rows=(Row("start alone", _STANDS_STILL), Row(SHARED, (), SEEDS)),
+        rows=(Row("start alone", _NO_ROUND), Row(SHARED, (), SEEDS)),
         figures=(*RANKED, "keystroke_savings"),
         minutes=50.0,
     ),

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+STANDS_STILL = "aggregation.server_step_size=1e-30"
+"""A step that moves no float32: after one round of one person the model is the start still."""
+
 RANKED = (
     "test_perplexity",
     "test_top1_recall",

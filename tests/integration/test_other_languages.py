@@ -71,6 +71,19 @@ def _runtime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("export.page.device_site.runtime_files", lambda: {"ort.mjs": b"ort"})
 
 
+def from_start(language: str, words: Path, packed: Path) -> list[str]:
+    """Return the settings of a tiny run from a start, by its language and list."""
+    settings = {
+        "data": '{dataset = "folder", partition = "users"}',
+        "vocabulary": f'{{path = "{words}", size = 2000, languages = ["{language}"]}}',
+        "model.vocabulary_size": "2000",
+        "model.hidden_size": "64",
+        "training.learning_rate": "0.1",
+        "start_from": f'"{packed}"',
+    }
+    return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("_runtime")
 @pytest.mark.parametrize("keyboard", [GERMAN, FRENCH], ids=lambda one: one.language)
@@ -111,17 +124,9 @@ def test_a_keyboard_of_another_language_from_its_list_to_its_page(
     assert read_config(second / "federation.toml").start_from == str(packed)
 
     # One round is simulated from it, and what comes out is exported.
-    settings = {
-        "data": '{dataset = "folder", partition = "users"}',
-        "vocabulary": f'{{path = "{words}", size = 2000, languages = ["{language}"]}}',
-        "model.vocabulary_size": "2000",
-        "model.hidden_size": "64",
-        "training.learning_rate": "0.1",
-        "start_from": f'"{packed}"',
-    }
-    changed = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     run, bundle, site = (tmp_path / name for name in ("run", "bundle", "site"))
     asked = ["run", "keyboard-tiny", "--data", str(text), "--rounds", "1", "--workers", "1"]
+    changed = from_start(language, words, packed)
     assert simulate([*asked, *changed, "--out", str(run)]) == 0
     assert export(["keyboard", str(run), "--out", str(bundle)]) == 0
     capsys.readouterr()
